@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+# make            build build/thunkd, build/thunkctl, build/libthunk.a, build/thunkd-host.so
+# make check      install packages, build, run all tests     make demo     the main job, shown
+# SAN=address,undefined | SAN=thread    build and test with sanitizers, in a folder of its own
+CC ?= cc
+SAN ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
+ifeq ($(SAN),)
+B ?= build
+else
+comma := ,
+B ?= build/san-$(subst $(comma),-,$(SAN))
+endif
+
+PKGS := libprotobuf-c libuv libnghttp2 yaml-0.1 snappy libzstd libbrotlidec zlib libxxhash jansson
+CPPFLAGS += -I. -I$(B)/gen -D_GNU_SOURCE -DTD_PREFIX='"$(PREFIX)"'
+CFLAGS ?= -O2 -g
+CFLAGS += -std=c17 -fPIC -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread -MMD -MP \
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wold-style-definition -Wmissing-prototypes -Wimplicit-fallthrough \
+  -Wformat=2 -Wundef -Wvla $(if $(CI),-Werror)
+LDLIBS := -lhighwayhash -lsnappy -lzstd -lbrotlidec -lbrotlicommon -lz -lprotobuf-c -lxxhash -ljansson -lyaml -ldl -lm -pthread
+HOSTLIBS := -lopenblas -lm -pthread
+ifneq ($(SAN),)
+CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
+LDFLAGS += -fsanitize=$(SAN)
+MALLOC :=
+else
+MALLOC := -ljemalloc
+endif
+
+PROTOS := $(wildcard proto/schema/*.proto)
+GEN_C := $(PROTOS:proto/schema/%.proto=$(B)/gen/schema/%.pb-c.c)
+GEN_H := $(GEN_C:.c=.h)
+LIB_SRC := $(wildcard base/*.c proto/*.c runtime/*.c runtime/hlo/*.c runtime/thunk/*.c store/*.c config/*.c)
+HOST_SRC := $(wildcard runtime/host/*.c)
+DAEMON_SRC := $(wildcard daemon/*.c)
+CTL_SRC := $(wildcard ctl/*.c)
+TESTS := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/*_test.c))
+obj = $(patsubst %.c,$(B)/%.o,$(1))
+GEN_O := $(GEN_C:.c=.o)
+LIB_O := $(call obj,$(LIB_SRC)) $(GEN_O)
+
+.PHONY: all deps check demo bench install clean headers check-unit check-system
+.SECONDARY:
+all: $(B)/thunkd $(B)/thunkctl $(B)/libthunk.a $(B)/thunkd-host.so
+
+include deps.mk
+
+$(B)/gen/schema/%.pb-c.c $(B)/gen/schema/%.pb-c.h: proto/schema/%.proto | packages
+	@mkdir -p $(B)/gen/schema
+	protoc-c -Iproto/schema --c_out=$(B)/gen/schema $<
+$(GEN_O): CFLAGS += -w
+$(B)/%.o: %.c | $(GEN_H)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+$(B)/gen/%.o: $(B)/gen/%.c $(GEN_H)
+	$(CC) $(CPPFLAGS) -I$(B)/gen/schema $(CFLAGS) -c $< -o $@
+CPPFLAGS += -I$(B)/gen/schema
+$(B)/runtime/host/%.o: CFLAGS += -O3
+
+$(B)/libthunk.a: $(LIB_O)
+	rm -f $@ && ar rcs $@ $^
+$(B)/libhost.a: $(call obj,$(HOST_SRC))
+	rm -f $@ && ar rcs $@ $^
+$(B)/thunkd-host.so: $(call obj,$(HOST_SRC)) $(B)/libthunk.a
+	$(CC) -shared $(LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $(call obj,$(HOST_SRC)) $(B)/libthunk.a $(HOSTLIBS) $(LDLIBS)
+$(B)/thunkd: $(call obj,$(DAEMON_SRC)) $(B)/libthunk.a
+	$(CC) $(LDFLAGS) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
+$(B)/thunkctl: $(call obj,$(CTL_SRC)) $(B)/libthunk.a
+	$(CC) $(LDFLAGS) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
+$(B)/tests/%: $(B)/tests/unit/%.o $(B)/libhost.a $(B)/libthunk.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 $(LDLIBS)
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
+
+tests: $(TESTS)
+check: deps
+	$(MAKE) B=$(B) all tests
+	tests/run.sh $(B)
+demo: deps
+	$(MAKE) B=$(B) all
+	tools/demo.sh $(B)
+install: all
+	install -D -m755 $(B)/thunkd $(DESTDIR)$(PREFIX)/bin/thunkd
+	install -D -m755 $(B)/thunkctl $(DESTDIR)$(PREFIX)/bin/thunkctl
+	install -D -m755 $(B)/thunkd-host.so $(DESTDIR)$(PREFIX)/lib/thunkd/thunkd-host.so
+	install -D -m644 config/thunkd.yaml $(DESTDIR)/etc/thunkd/thunkd.yaml
+	for u in systemd/*.service systemd/*.socket; do install -D -m644 $$u $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$u); done
+	for m in man/*.[1-8]; do install -D -m644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$$(basename $$m); done
+clean:
+	rm -rf build

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every limit on input from outside, each with its reason. A module that needs
+ * a new bound adds it here. */
+#ifndef TD_BASE_LIMITS_H
+#define TD_BASE_LIMITS_H
+
+/* ---- containers and messages ---- */
+/* One artifact on disk or decompressed: a protobuf record cannot pass 2 GiB (its sizes are varint32). */
+#define TD_LIMIT_ARTIFACT_BYTES (2ull << 30)
+/* Nesting of messages: real artifacts stay below 24; protobuf-c recurses without a bound of its own. */
+#define TD_LIMIT_PROTO_DEPTH 96
+/* Messages in one artifact: the largest known has about 300,000 instructions' worth. */
+#define TD_LIMIT_PROTO_MESSAGES (16u << 20)
+/* Unpacked structs may take this many times the wire bytes, plus a floor (an empty submessage is 2 bytes). */
+#define TD_LIMIT_PROTO_AMPLIFICATION 64
+#define TD_LIMIT_PROTO_FLOOR_BYTES (8u << 20)
+/* Bytes fields up to this size stay in the message; larger ones become payloads. */
+#define TD_LIMIT_INLINE_BYTES 64
+/* Riegeli records in one file: manifest + one per constant + a few. */
+#define TD_LIMIT_RECORDS (1u << 20)
+
+/* ---- programs ---- */
+#define TD_LIMIT_RANK 64         /* XLA itself stops far below */
+#define TD_LIMIT_TUPLE_DEPTH 16
+#define TD_LIMIT_STREAMS 256     /* logical streams per kind; real artifacts use fewer than 10 */
+#define TD_LIMIT_THUNK_DEPTH 32  /* nested while/conditional/async/sequence */
+#define TD_LIMIT_COMP_DEPTH 64   /* HLO computations calling computations */
+#define TD_LIMIT_ALLOCATION_BYTES (1ull << 46)
+#define TD_LIMIT_KERNEL_ARGS 4096
+#define TD_LIMIT_DEVICES 65536
+/* A loop that never ends must not hold a device thread for ever: iterations of one while thunk without a trip count. */
+#define TD_LIMIT_WHILE_ITERATIONS (1ull << 40)
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device: a table of functions for memory, streams, events, kernels, copies
+ * and library operations. Everything above this line is device-independent.
+ *
+ * Work is enqueued on streams; an ordering between streams is an event, never a
+ * sync. Lowering may allocate (from the arena given); launching never does.
+ * Thread: one owner thread per device at a time unless a member says otherwise. */
+#ifndef TD_RUNTIME_DEVICE_H
+#define TD_RUNTIME_DEVICE_H
+
+#include "base/arena.h"
+#include "base/span.h"
+#include "runtime/hlo/hlo.h"
+
+typedef struct td_device td_device_t;
+typedef struct td_stream td_stream_t;
+typedef struct td_event td_event_t;
+typedef struct td_kernel td_kernel_t; /* a lowered kernel or library operation; lives in the arena of lowering */
+
+/* One argument: a buffer slice and the array that lies in it. */
+typedef struct td_kernel_arg {
+    uint32_t allocation;
+    uint64_t offset, size;
+    const td_shape_t *shape; /* NULL if the artifact records none */
+    bool written;
+} td_kernel_arg_t;
+
+/* What a kernel thunk says. The host device compiles `instr`; a GPU loads `image`.
+ * args = operand leaves, then output leaves, in order. */
+typedef struct td_kernel_desc {
+    const td_hlo_module_t *module;
+    const td_hlo_instr_t *instr; /* named by profile_annotation; NULL if there is none */
+    const char *name;            /* kernel name, for messages */
+    const td_kernel_arg_t *args;
+    uint32_t n_args;
+    td_span_t image;             /* cubin or PTX; empty when absent */
+} td_kernel_desc_t;
+
+/* A row- or column-major (batched) matrix: element (b,i,j) at b*batch_stride + i*ld + j (row-major)
+ * or + j*ld + i (column-major). batch_stride 0 repeats one matrix. */
+typedef struct td_matrix {
+    td_type_t type;
+    bool column_major;
+    int64_t rows, cols, ld, batch, batch_stride;
+} td_matrix_t;
+
+typedef enum td_epilogue {
+    TD_EPI_NONE = 0, TD_EPI_RELU = 1, TD_EPI_BIAS = 2, TD_EPI_BIAS_RELU = 3, TD_EPI_GELU = 4, TD_EPI_BIAS_GELU = 8
+} td_epilogue_t;
+
+/* D = epilogue(alpha * A x B * a_scale * b_scale + beta * C + bias). Buffers of the launch, in order:
+ * a, b, c, d, then bias, a_scale, b_scale as the has_ flags say. */
+typedef struct td_gemm_desc {
+    td_matrix_t a, b, c, d;
+    double alpha_real, alpha_imag, beta;
+    td_epilogue_t epilogue;
+    bool has_bias, has_a_scale, has_b_scale;
+} td_gemm_desc_t;
+
+typedef enum td_library_op { TD_OP_GEMM = 1 } td_library_op_t;
+
+typedef struct td_device_ops {
+    const char *name; /* "host" */
+    void (*destroy)(td_device_t *dev);
+    /* 256-byte aligned device memory; contents undefined. mem_put accepts NULL. Thread: any. */
+    td_status_t (*mem_get)(td_device_t *dev, uint64_t bytes, void **out, td_err_t *err);
+    void (*mem_put)(td_device_t *dev, void *p, uint64_t bytes);
+
+    td_status_t (*stream_create)(td_device_t *dev, int priority, td_stream_t **out, td_err_t *err);
+    void (*stream_destroy)(td_stream_t *s);
+    td_status_t (*stream_sync)(td_stream_t *s, td_err_t *err); /* blocks the host until all work is done */
+    td_status_t (*event_create)(td_device_t *dev, td_event_t **out, td_err_t *err);
+    void (*event_destroy)(td_event_t *e);
+    td_status_t (*event_record)(td_stream_t *s, td_event_t *e, td_err_t *err);
+    td_status_t (*stream_wait)(td_stream_t *s, td_event_t *e, td_err_t *err);
+
+    td_status_t (*copy)(td_stream_t *s, void *dst, const void *src, uint64_t bytes, td_err_t *err); /* may overlap exactly */
+    td_status_t (*upload)(td_stream_t *s, void *dst, const void *host, uint64_t bytes, td_err_t *err);
+    td_status_t (*download)(td_stream_t *s, void *host, const void *src, uint64_t bytes, td_err_t *err);
+    td_status_t (*memset32)(td_stream_t *s, void *dst, uint32_t value, uint64_t bytes, td_err_t *err);
+
+    /* Compiles or loads. Errors name the instruction. out_scratch: bytes of scratch a launch needs. */
+    td_status_t (*kernel_lower)(td_device_t *dev, const td_kernel_desc_t *desc, td_arena_t *arena, td_kernel_t **out,
+                                uint64_t *out_scratch, td_err_t *err);
+    td_status_t (*library_lower)(td_device_t *dev, td_library_op_t op, const void *desc, td_arena_t *arena,
+                                 td_kernel_t **out, uint64_t *out_scratch, td_err_t *err);
+    /* bufs: one address per argument; scratch: 64-byte aligned, as large as lowering said. Never allocates. */
+    td_status_t (*launch)(td_stream_t *s, const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err);
+    void (*kernel_release)(td_kernel_t *k); /* frees what is not in the arena; NULL is fine */
+} td_device_ops_t;
+
+struct td_device {
+    const td_device_ops_t *ops;
+    const td_alloc_t *alloc;
+};
+struct td_stream {
+    td_device_t *device;
+};
+
+/* Opens "host" (the plugin thunkd-host.so next to the executable or in $(PREFIX)/lib/thunkd). */
+td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
+/* Entry point that the plugin exports. */
+td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
+static inline void td_device_destroy(td_device_t *d) {
+    if (d) d->ops->destroy(d);
+}
+
+#endif

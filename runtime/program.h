@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parse -> verify -> lower -> run.
+ *
+ * td_module_parse turns an artifact's messages into arena structs; td_module_verify
+ * checks every cross-reference (only it makes what td_program_lower accepts);
+ * td_program_lower asks the device for kernels and yields an immutable program.
+ * td_binding holds what one execution at a time needs: buffer addresses, temps,
+ * outputs, scratch. Running allocates nothing. */
+#ifndef TD_RUNTIME_PROGRAM_H
+#define TD_RUNTIME_PROGRAM_H
+
+#include "proto/artifact.h"
+#include "runtime/device.h"
+
+typedef struct td_module td_module_t;     /* parsed and verified; owns its arena, needs the artifact alive */
+typedef struct td_program td_program_t;   /* lowered; independent of artifact and module */
+typedef struct td_binding td_binding_t;   /* one concurrent execution */
+
+typedef struct td_io {
+    const char *name;        /* entry parameter's name, or "output_<i>" */
+    const td_shape_t *shape; /* logical shape, with the artifact's layout */
+} td_io_t;
+
+/* Thread for all: one; the results are immutable (program) or single-owner (binding). */
+td_status_t td_module_open(const td_artifact_t *a, const td_alloc_t *alloc, td_module_t **out, td_err_t *err);
+void td_module_close(td_module_t *m);
+
+td_status_t td_program_create(const td_module_t *m, td_device_t *dev, const td_alloc_t *alloc, td_program_t **out,
+                              td_err_t *err);
+void td_program_destroy(td_program_t *p);
+uint32_t td_program_input_count(const td_program_t *p);
+uint32_t td_program_output_count(const td_program_t *p);
+const td_io_t *td_program_input(const td_program_t *p, uint32_t i);
+const td_io_t *td_program_output(const td_program_t *p, uint32_t i);
+const char *td_program_name(const td_program_t *p);
+/* Bytes: the program itself with constants, and one binding. */
+uint64_t td_program_bytes(const td_program_t *p);
+uint64_t td_program_binding_bytes(const td_program_t *p);
+
+td_status_t td_binding_create(const td_program_t *p, const td_alloc_t *alloc, td_binding_t **out, td_err_t *err);
+void td_binding_destroy(td_binding_t *b);
+
+/* Bytes of a host-side tensor: row-major, dense, sub-byte elements one per byte. */
+uint64_t td_io_host_bytes(const td_shape_t *s);
+
+/* Runs once, synchronously. inputs[i]: host-side tensor of parameter i (td_io_host_bytes bytes, 16-byte
+ * aligned or it is copied); never written. outputs[i] receives the address of a host-side tensor valid until
+ * the binding runs again or is destroyed. cancel (may be NULL): set non-zero from any thread to stop between
+ * thunks (TD_CANCELLED). Allocates nothing. */
+td_status_t td_program_run(td_binding_t *b, const void *const *inputs, const void **outputs,
+                           const _Atomic(int) *cancel, td_err_t *err);
+
+#endif
