@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: tests/run.sh BUILD_FOLDER
+# Runs all tests on a finished build; the last line is "N passed, N failed", and any failure is exit 1.
+# Artifacts of released compilers are tested too when THUNKD_CORPUS names a folder of them.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+B=${1:-build}
+case $B in /*) ABS=$B ;; *) ABS=$PWD/$B ;; esac
+export B THUNKD_BUILD=$ABS
+pass=0
+fail=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+say() { printf '== %s\n' "$*"; }
+add() { pass=$((pass + $1)); fail=$((fail + $2)); }
+
+# one NAME COMMAND…: a check that counts as one test.
+one() {
+  local name=$1
+  shift
+  if "$@" >"$log" 2>&1; then
+    add 1 0
+    echo "ok   $name"
+  else
+    add 0 1
+    cat "$log"
+    echo "FAIL $name"
+  fi
+}
+
+# Counts come from Check's own summary; a binary that dies before it is one failure.
+unit() {
+  local bin=$1 rc checks failures errors
+  timeout 600 "$bin" >"$log" 2>&1
+  rc=$?
+  if read -r checks failures errors < <(sed -nE 's/^[0-9]+%: Checks: ([0-9]+), Failures: ([0-9]+), Errors: ([0-9]+).*/\1 \2 \3/p' "$log" |
+    awk '{c += $1; f += $2; e += $3} END {if (NR) print c, f, e}'); then
+    add $((checks - failures - errors)) $((failures + errors))
+    if [ "$rc" != 0 ] && [ $((failures + errors)) = 0 ]; then
+      cat "$log"
+      echo "FAIL $bin: exit $rc"
+      add 0 1
+    elif [ $((failures + errors)) != 0 ]; then
+      cat "$log"
+    else
+      echo "ok   $(basename "$bin"): $checks"
+    fi
+  else
+    cat "$log"
+    echo "FAIL $bin: exit $rc without a summary"
+    add 0 1
+  fi
+}
+
+venv() {
+  [ -e "$ABS/venv/ready" ] && return 0
+  rm -rf "$ABS/venv"
+  python3 -m venv "$ABS/venv" &&
+    "$ABS/venv/bin/pip" install -q --disable-pip-version-check numpy ml_dtypes grpcio 'tritonclient[grpc]' grpcio-health-checking &&
+    touch "$ABS/venv/ready"
+}
+
+# Counts come from unittest's summary: "Ran N tests", "FAILED (failures=1, errors=2, skipped=3)".
+system() {
+  local ran failures errors skipped bad last
+  timeout 1800 "$ABS/venv/bin/python" -m unittest discover -v -s tests/system -p '*test*.py' >"$log" 2>&1
+  grep -E '\.\.\. |^(ERROR|FAIL):|^[A-Za-z]+Error|^Ran ' "$log"
+  ran=$(sed -nE 's/^Ran ([0-9]+) tests?.*/\1/p' "$log" | tail -1)
+  last=$(grep -E '^(OK|FAILED|NO TESTS RAN)' "$log" | tail -1)
+  if [ -z "$ran" ] || [ -z "$last" ]; then
+    tail -40 "$log"
+    echo "FAIL tests/system: no summary"
+    add 0 1
+    return
+  fi
+  count() { sed -nE "s/.*[( ]$1=([0-9]+).*/\1/p" <<<"$last"; }
+  failures=$(count failures)
+  errors=$(count errors)
+  skipped=$(count skipped)
+  bad=$((${failures:-0} + ${errors:-0}))
+  [ "$bad" = 0 ] || sed -n '/^=====/,$p' "$log"
+  ran=$((ran - bad - ${skipped:-0}))
+  add $((ran > 0 ? ran : 0)) "$bad"
+}
+
+units_ok() {
+  local d f rc=0
+  d=$(mktemp -d)
+  for f in systemd/*.service systemd/*.socket; do
+    sed -E "s#^(Exec[A-Za-z]*=[-@:+!|]*)/usr/(local/)?bin/#\1$ABS/#" "$f" >"$d/$(basename "$f")"
+  done
+  systemd-analyze verify --man=no "$d"/*.service "$d"/*.socket || rc=1
+  rm -rf "$d"
+  return $rc
+}
+
+say "unit tests"
+found=
+for t in "$B"/tests/*; do
+  [ -f "$t" ] && [ -x "$t" ] || continue
+  found=1
+  unit "$t"
+done
+[ -n "$found" ] || { echo "FAIL no unit tests in $B/tests"; add 0 1; }
+
+say "repository checks"
+one "include arrows" tools/check_arrows.sh
+one "SPDX lines" tools/check_spdx.sh
+if command -v mandoc >/dev/null && compgen -G 'man/*.[1-8]' >/dev/null; then
+  one "manual pages" mandoc -T lint -W error man/*.[1-8]
+fi
+if command -v systemd-analyze >/dev/null && compgen -G 'systemd/*.service' >/dev/null; then
+  one "systemd units" units_ok
+fi
+
+if ! venv >"$log" 2>&1; then
+  cat "$log"
+  echo "FAIL no Python environment for the system and corpus tests"
+  add 0 1
+else
+  if compgen -G 'tests/system/*test*.py' >/dev/null; then
+    say "system tests"
+    system
+  fi
+  if [ -n "${THUNKD_CORPUS:-}" ]; then
+    say "artifacts of released compilers"
+    "$ABS/venv/bin/python" tools/check_corpus.py "$ABS/thunkctl" "$THUNKD_CORPUS" >"$log" 2>&1
+    cat "$log"
+    if read -r good bad < <(sed -nE 's/^corpus: ([0-9]+) right, ([0-9]+) wrong$/\1 \2/p' "$log"); then
+      add "$good" "$bad"
+    else
+      echo "FAIL tools/check_corpus.py: no summary"
+      add 0 1
+    fi
+  else
+    echo "skip artifacts of released compilers: THUNKD_CORPUS is not set"
+  fi
+fi
+
+echo "$pass passed, $fail failed"
+[ "$fail" = 0 ]
