@@ -73,6 +73,9 @@ $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libhost.a $(B)/libthunk.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 $(LDLIBS)
 
+$(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 tests: $(TESTS)
@@ -80,7 +83,7 @@ check: deps
 	$(MAKE) B=$(B) all tests
 	tests/run.sh $(B)
 demo: deps
-	$(MAKE) B=$(B) all
+	$(MAKE) B=$(B) all $(B)/demo-digits
 	tools/demo.sh $(B)
 install: all
 	install -D -m755 $(B)/thunkd $(DESTDIR)$(PREFIX)/bin/thunkd
