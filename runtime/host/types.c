@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/host/types.h"
+
+#include <math.h>
+
+/* How the largest exponent and negative zero are used. */
+typedef enum kind { IEEE, FN, FNUZ, FINITE, E8M0 } kind_t;
+typedef struct format {
+    uint8_t e, m, kind;
+    int16_t bias;
+} format_t;
+
+static const format_t formats[TD_TYPE_COUNT] = {
+    [TD_F16] = {5, 10, IEEE, 15}, [TD_BF16] = {8, 7, IEEE, 127}, [TD_F8E5M2] = {5, 2, IEEE, 15},
+    [TD_F8E4M3] = {4, 3, IEEE, 7}, [TD_F8E3M4] = {3, 4, IEEE, 3}, [TD_F8E4M3FN] = {4, 3, FN, 7},
+    [TD_F8E4M3B11FNUZ] = {4, 3, FNUZ, 11}, [TD_F8E5M2FNUZ] = {5, 2, FNUZ, 16}, [TD_F8E4M3FNUZ] = {4, 3, FNUZ, 8},
+    [TD_F4E2M1FN] = {2, 1, FINITE, 1}, [TD_F6E3M2FN] = {3, 2, FINITE, 3}, [TD_F6E2M3FN] = {2, 3, FINITE, 1},
+    [TD_F8E8M0FNU] = {8, 0, E8M0, 127},
+};
+
+bool td_type_is_small_float(td_type_t t) { return (unsigned)t < TD_TYPE_COUNT && formats[t].e; }
+
+td_type_t td_type_register(td_type_t t) {
+    if (td_type_is_small_float(t)) return TD_F32;
+    if (t == TD_S4 || t == TD_S2 || t == TD_S1) return TD_S8;
+    if (t == TD_U4 || t == TD_U2 || t == TD_U1) return TD_U8;
+    return t;
+}
+
+float td_small_decode(td_type_t t, uint32_t u) {
+    const format_t f = formats[t];
+    if (t == TD_BF16) return td_bits_f32(u << 16);
+    if (f.kind == E8M0) return u == 0xff ? NAN : ldexpf(1.0f, (int)u - 127);
+    uint32_t width = 1u + f.e + f.m, sign = u >> (width - 1) & 1, ones = (1u << f.e) - 1;
+    uint32_t man = u & ((1u << f.m) - 1), ex = u >> f.m & ones;
+    uint32_t sbit = sign << 31;
+    if (f.kind == FNUZ && sign && !ex && !man) return td_bits_f32(0xffc00000u);
+    if (ex == ones) {
+        if (f.kind == IEEE) return td_bits_f32(sbit | 0x7f800000u | (man ? man << (23 - f.m) | 0x400000u : 0));
+        if (f.kind == FN && man == (1u << f.m) - 1) return td_bits_f32(sbit | 0x7fc00000u);
+    }
+    if (ex) return td_bits_f32(sbit | (ex + 127u - (uint32_t)f.bias) << 23 | man << (23 - f.m));
+    float v = (float)man * td_bits_f32((uint32_t)(127 + 1 - f.bias - f.m) << 23);
+    return sign ? -v : v;
+}
+
+static uint32_t encode_e8m0(double x) {
+    if (!(x > 0) || isinf(x)) return x == 0 ? 0 : 0xff;
+    int e;
+    double m = frexp(x, &e); /* x = m * 2^e, m in [0.5, 1) */
+    int p = e - 1;
+    if (m > 0.75 || (m == 0.75 && (p + 127) % 2 != 0)) p++;
+    if (p < -127) return 0;
+    return p > 127 ? 0xff : (uint32_t)(p + 127);
+}
+
+uint32_t td_small_encode(td_type_t t, double x) {
+    const format_t f = formats[t];
+    if (f.kind == E8M0) return encode_e8m0(x);
+    uint32_t sign = signbit(x) ? 1u << (f.e + f.m) : 0, ones = (1u << f.e) - 1, mask = (1u << f.m) - 1;
+    uint32_t inf = ones << f.m, nan = inf | 1u << (f.m ? f.m - 1 : 0), top;
+    switch (f.kind) {
+    case IEEE: top = inf - 1; break;
+    case FN: top = inf | (mask - 1), nan = inf | mask; break;
+    case FNUZ: top = inf | mask, nan = 1u << (f.e + f.m), sign = x == 0 ? 0 : sign; break;
+    default: top = inf | mask, nan = 1u << (f.e + f.m); break; /* no NaN: negative zero, as ml_dtypes does */
+    }
+    if (x != x) return f.kind == FNUZ || f.kind == FINITE ? nan : sign | nan;
+    uint32_t over = f.kind == IEEE ? sign | inf : f.kind == FN ? sign | nan : f.kind == FNUZ ? nan : sign | top;
+    if (isinf(x)) return over;
+    double a = fabs(x);
+    uint64_t d;
+    memcpy(&d, &a, 8);
+    int ex = (int)(d >> 52) - 1023 + f.bias; /* biased exponent in the small format */
+    if (d >> 52 == 0) return sign;
+    uint64_t man = (d & ((1ull << 52) - 1)) | 1ull << 52;
+    int shift = 52 - f.m + (ex < 1 ? 1 - ex : 0);
+    if (shift > 54) return sign;
+    uint64_t q = man >> shift, rest = man & ((1ull << shift) - 1), half = 1ull << (shift - 1);
+    if (rest > half || (rest == half && (q & 1))) q++;
+    if (ex >= 1) q += (uint64_t)(ex - 1) << f.m; /* the hidden bit is the exponent's last step */
+    if (ex > (int)ones + 1 || q > top) return over;
+    return f.kind == FNUZ && !q ? 0 : sign | (uint32_t)q;
+}
+
+static uint16_t f16_from_f32(float x) {
+    uint32_t u = td_f32_bits(x), s = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+    uint32_t normal = (a - 0x38000000u + 0xfffu + (a >> 13 & 1)) >> 13;
+    /* below 2^-14: adding 0.5 lines the last bit up with f16's, and the FPU rounds */
+    uint32_t sub = td_f32_bits(td_bits_f32(a) + 0.5f) - 0x3f000000u;
+    uint32_t r = a >= 0x477ff000u ? 0x7c00u : a < 0x38800000u ? sub : normal;
+    r = a > 0x7f800000u ? (0x7e00u | (a >> 13 & 0x3ffu)) : r;
+    return (uint16_t)(s | r);
+}
+static float f16_to_f32(uint16_t h) {
+    uint32_t s = (uint32_t)(h & 0x8000u) << 16, a = h & 0x7fffu;
+    uint32_t normal = (a << 13) + 0x38000000u, sub = td_f32_bits((float)(int32_t)a * 0x1p-24f);
+    uint32_t special = 0x7f800000u | (a & 0x3ffu) << 13 | (a > 0x7c00u ? 0x400000u : 0);
+    return td_bits_f32(s | (a >= 0x7c00u ? special : a < 0x400u ? sub : normal));
+}
+
+void td_small_load(td_type_t t, const void *src, float *dst, size_t n) {
+    if (t == TD_BF16) {
+        const uint16_t *s = src;
+        for (size_t i = 0; i < n; i++) dst[i] = td_bits_f32((uint32_t)s[i] << 16);
+    } else if (t == TD_F16) {
+        const uint16_t *s = src;
+        for (size_t i = 0; i < n; i++) dst[i] = f16_to_f32(s[i]);
+    } else {
+        const uint8_t *s = src;
+        for (size_t i = 0; i < n; i++) dst[i] = td_small_decode(t, s[i]);
+    }
+}
+
+void td_small_store(td_type_t t, const float *src, void *dst, size_t n) {
+    if (t == TD_BF16) {
+        uint16_t *d = dst;
+        for (size_t i = 0; i < n; i++) d[i] = td_bf16_from_f32(src[i]);
+    } else if (t == TD_F16) {
+        uint16_t *d = dst;
+        for (size_t i = 0; i < n; i++) d[i] = f16_from_f32(src[i]);
+    } else {
+        uint8_t *d = dst;
+        for (size_t i = 0; i < n; i++) d[i] = (uint8_t)td_small_encode(t, (double)src[i]);
+    }
+}
+
+void td_small_round(td_type_t t, const float *src, float *dst, size_t n) {
+    if (t == TD_BF16) {
+#pragma GCC ivdep
+        for (size_t i = 0; i < n; i++) dst[i] = td_bits_f32((uint32_t)td_bf16_from_f32(src[i]) << 16);
+    } else if (t == TD_F16) {
+#pragma GCC ivdep
+        for (size_t i = 0; i < n; i++) dst[i] = f16_to_f32(f16_from_f32(src[i]));
+    } else {
+        for (size_t i = 0; i < n; i++) dst[i] = td_small_decode(t, td_small_encode(t, (double)src[i]));
+    }
+}
+
+void td_subbyte_wrap(td_type_t t, void *p, size_t n) {
+    unsigned bits = td_type_bits(t), up = 8 - bits;
+    uint8_t *b = p;
+    if (td_type_is_signed(t))
+        for (size_t i = 0; i < n; i++) b[i] = (uint8_t)((int8_t)(uint8_t)(b[i] << up) >> up);
+    else
+        for (size_t i = 0; i < n; i++) b[i] = (uint8_t)(b[i] & (0xffu >> up));
+}
+
+void td_subbyte_unpack(td_type_t t, const void *packed, void *bytes, size_t n) {
+    unsigned bits = td_type_bits(t), per = 8 / bits;
+    const uint8_t *s = packed;
+    uint8_t *d = bytes;
+    for (size_t i = 0; i < n; i++) d[i] = (uint8_t)((unsigned)s[i / per] >> i % per * bits & ((1u << bits) - 1));
+    if (td_type_is_signed(t)) td_subbyte_wrap(t, bytes, n);
+}
+
+void td_subbyte_pack(td_type_t t, const void *bytes, void *packed, size_t n) {
+    unsigned bits = td_type_bits(t), per = 8 / bits;
+    const uint8_t *s = bytes;
+    uint8_t *d = packed;
+    memset(d, 0, (n + per - 1) / per);
+    for (size_t i = 0; i < n; i++) d[i / per] |= (uint8_t)((s[i] & ((1u << bits) - 1)) << i % per * bits);
+}
