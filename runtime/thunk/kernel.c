@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kernel and custom_kernel: arguments are operand leaves, then output leaves, of the annotated instruction. */
+#include <string.h>
+
+#include "executable.pb-c.h"
+#include "runtime/thunk/thunk.h"
+
+static td_status_t leaf(td_parse_t *c, const td_shape_t *s, td_thunk_t *t, uint32_t *at) {
+    if (s->type == TD_TUPLE) {
+        for (uint32_t i = 0; i < s->rank; i++) {
+            td_status_t st = leaf(c, s->elements[i], t, at);
+            if (st) return st;
+        }
+        return TD_OK;
+    }
+    if (!td_type_is_array(s->type)) return TD_OK;
+    if (*at >= t->n_args)
+        return td_fail(c->err, TD_MISMATCH, "kernel has %u arguments, instruction '%s' more", t->n_args, t->instr->name);
+    td_kernel_arg_t *a = &t->args[(*at)++];
+    if (a->size != s->bytes)
+        return td_fail(c->err, TD_MISMATCH, "args[%u]: slice has %llu bytes, the instruction's array %llu", *at - 1,
+                       (unsigned long long)a->size, (unsigned long long)s->bytes);
+    if (!a->shape) a->shape = s;
+    return TD_OK;
+}
+
+static td_status_t finish(td_parse_t *c, td_thunk_t *t, const char *name, size_t n_zeroed, const int64_t *zeroed) {
+    td_status_t st;
+    uint32_t at = 0;
+    t->kernel_name = td_arena_strndup(c->arena, name ? name : "", name ? strlen(name) : 0);
+    if (!t->kernel_name) return td_arena_fail(c->arena, c->err);
+    for (size_t i = 0; i < n_zeroed; i++)
+        if (zeroed[i] < 0 || zeroed[i] >= t->n_args)
+            return td_fail(c->err, TD_MALFORMED, "zeroed_output_buffer_indices[%zu] is %lld of %u arguments", i, (long long)zeroed[i], t->n_args);
+    for (uint32_t i = 0; i < t->n_args; i++)
+        if (t->args[i].shape && t->args[i].shape->bytes != t->args[i].size)
+            return td_fail(c->err, TD_MISMATCH, "args[%u]: slice has %llu bytes, its shape %llu", i,
+                           (unsigned long long)t->args[i].size, (unsigned long long)t->args[i].shape->bytes);
+    t->instr = td_hlo_find(c->m->hlo, t->annotation, strlen(t->annotation));
+    if (!t->instr) return TD_OK;
+    for (uint32_t i = 0; i < t->instr->n_operands; i++)
+        if ((st = leaf(c, t->instr->operands[i]->shape, t, &at))) return st;
+    if ((st = leaf(c, t->instr->shape, t, &at))) return st;
+    if (at != t->n_args)
+        return td_fail(c->err, TD_MISMATCH, "kernel has %u arguments, instruction '%s' %u", t->n_args, t->instr->name, at);
+    return TD_OK;
+}
+
+td_status_t td_kernel_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
+    const Xla__Gpu__KernelThunkProto *k = msg->kernel_thunk;
+    td_status_t st;
+    if (k->n_written != k->n_args) return td_fail(c->err, TD_MALFORMED, "%zu arguments, %zu written flags", k->n_args, k->n_written);
+    if (k->n_args_shape && k->n_args_shape != k->n_args)
+        return td_fail(c->err, TD_MALFORMED, "%zu arguments, %zu shapes", k->n_args, k->n_args_shape);
+    if ((st = td_thunk_args(c, t, (uint32_t)k->n_args))) return st;
+    for (uint32_t i = 0; i < t->n_args; i++)
+        if ((st = td_thunk_slice(c, "args", k->args[i], k->n_args_shape ? k->args_shape[i] : NULL, k->written[i], &t->args[i])))
+            return td_prefix(c->err, st, "args[%u]", i);
+    return finish(c, t, k->kernel_name, k->n_zeroed_output_buffer_indices, k->zeroed_output_buffer_indices);
+}
+
+td_status_t td_custom_kernel_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
+    const Xla__Gpu__CustomKernelThunkProto *k = msg->custom_kernel_thunk;
+    td_status_t st;
+    if (k->n_written != k->n_args) return td_fail(c->err, TD_MALFORMED, "%zu arguments, %zu written flags", k->n_args, k->n_written);
+    if ((st = td_thunk_args(c, t, (uint32_t)k->n_args))) return st;
+    for (uint32_t i = 0; i < t->n_args; i++)
+        if ((st = td_thunk_shaped(c, "args", k->args[i], k->written[i], &t->args[i]))) return td_prefix(c->err, st, "args[%u]", i);
+    return finish(c, t, k->custom_kernel ? k->custom_kernel->name : NULL, k->n_zeroed_output_buffer_indices, k->zeroed_output_buffer_indices);
+}
+
+td_status_t td_kernel_thunk_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
+                                  td_arena_t *arena, uint64_t *out_scratch, td_err_t *err) {
+    if (from->skip) return TD_OK;
+    td_kernel_desc_t d = {.module = hlo, .instr = from->instr, .name = from->kernel_name, .args = from->args,
+                          .n_args = from->n_args, .image = from->image};
+    return dev->ops->kernel_lower(dev, &d, arena, &t->kernel, out_scratch, err);
+}
+
+td_status_t td_thunk_launch(td_run_t *r, const td_thunk_t *t) {
+    for (uint32_t i = 0; i < t->n_args; i++) r->bufs[i] = td_thunk_addr(r, &t->args[i]);
+    return r->dev->ops->launch(r->stream, t->kernel, r->bufs, r->scratch, r->err);
+}
+td_status_t td_kernel_enqueue(td_run_t *r, const td_thunk_t *t) { return td_thunk_launch(r, t); }
+td_status_t td_custom_kernel_enqueue(td_run_t *r, const td_thunk_t *t) { return td_thunk_launch(r, t); }

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "executable.pb-c.h"
+#include "runtime/thunk/thunk.h"
+
+#define KIND(name, WIRE, f, low) {name, XLA__GPU__THUNK_PROTO__IMPL_##WIRE, td_##f##_parse, low, td_##f##_enqueue}
+const td_thunk_kind_t td_thunk_kinds[] = {
+    KIND("kernel", KERNEL_THUNK, kernel, td_kernel_thunk_lower),
+    KIND("custom_kernel", CUSTOM_KERNEL_THUNK, custom_kernel, td_kernel_thunk_lower),
+    KIND("device_to_device_copy", DEVICE_TO_DEVICE_COPY_THUNK, copy, NULL),
+    KIND("memzero", MEMZERO_THUNK, memzero, NULL),
+    KIND("memset32", MEMSET32BIT_VALUE_THUNK, memset32, NULL),
+    KIND("sequential", SEQUENTIAL_THUNK, sequential, NULL),
+    KIND("conditional", CONDITIONAL_THUNK, conditional, NULL),
+    KIND("while", WHILE_THUNK, while, NULL),
+    KIND("replica_id", REPLICA_ID_THUNK, replica_id, NULL),
+    KIND("partition_id", PARTITION_ID_THUNK, partition_id, NULL),
+    KIND("async_start", ASYNC_START_THUNK, async_start, NULL),
+    KIND("async_done", ASYNC_DONE_THUNK, async_done, NULL),
+    KIND("cublas_lt_matmul", CUBLAS_LT_MATMUL_THUNK, gemm, td_gemm_lower),
+    KIND("dynamic_slice_fusion", DYNAMIC_SLICE_FUSION_THUNK, slice_fusion, NULL),
+    KIND("dynamic_memcpy", DYNAMIC_MEMCPY_THUNK, dynamic_memcpy, NULL),
+};
+const unsigned td_thunk_kind_count = sizeof td_thunk_kinds / sizeof *td_thunk_kinds;
+_Static_assert(sizeof td_thunk_kinds / sizeof *td_thunk_kinds == 15, "one row per kind");
+
+const td_thunk_kind_t *td_thunk_kind_find(unsigned wire) {
+    for (unsigned i = 0; i < td_thunk_kind_count; i++)
+        if (td_thunk_kinds[i].wire == wire) return &td_thunk_kinds[i];
+    return NULL;
+}

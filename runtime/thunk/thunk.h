@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One thunk kind = one row of td_thunk_kinds: how its message is read and checked, lowered, and run.
+ *
+ * A module's thunks and a program's are the same struct; lowering copies it, fills `kernel` and drops
+ * what points into the artifact. Buffers are slots: allocations first, then private entries of
+ * dynamic-slice fusions. Thread: that of the module, program or binding. */
+#ifndef TD_RUNTIME_THUNK_H
+#define TD_RUNTIME_THUNK_H
+
+#include "base/limits.h"
+#include "runtime/module.h"
+
+typedef struct Xla__Gpu__ThunkProto td_thunk_msg_t;
+typedef struct td_thunk td_thunk_t;
+typedef struct td_thunk_kind td_thunk_kind_t;
+
+typedef struct td_seq {
+    td_thunk_t *v;
+    uint32_t n;
+} td_seq_t;
+
+struct td_thunk {
+    const td_thunk_kind_t *kind;
+    const char *annotation;
+    uint32_t depth;
+    bool skip;                /* a repeat of the kernel before it */
+    td_kernel_arg_t *args;    /* .allocation is the slot */
+    uint32_t n_args;
+    td_seq_t *seqs;           /* while: condition, body; conditional: branches */
+    uint32_t n_seqs;
+    bool has_trip_count, index_is_pred;
+    int64_t trip_count;
+    uint64_t id;              /* async: execution id */
+    uint64_t bytes;           /* copies */
+    uint32_t value;           /* memset32 */
+    int64_t stream;           /* async: logical stream, else -1 */
+    const void *extra;        /* the kind's own */
+    size_t extra_bytes;
+    const char *kernel_name;
+    const td_hlo_instr_t *instr; /* module only */
+    td_span_t image;             /* module only */
+    td_kernel_t *kernel;         /* program only */
+};
+
+typedef struct td_parse { /* state of td_module_open */
+    td_module_t *m;
+    td_arena_t *arena;
+    const td_artifact_t *a;
+    uint32_t slot_base, slot_count; /* what buffer indices mean here */
+    uint32_t slot_cap;
+    uint32_t depth;
+    struct { uint64_t id; bool done; } *async;
+    uint32_t n_async, cap_async;
+    td_err_t *err;
+} td_parse_t;
+
+typedef struct td_run {
+    td_device_t *dev;
+    td_stream_t *stream;
+    void **slots;
+    const uint64_t *slot_sizes;
+    void **bufs; /* as long as the longest argument list */
+    void *scratch;
+    int64_t loops[TD_LIMIT_THUNK_DEPTH + 1]; /* innermost last */
+    uint32_t n_loops;
+    const _Atomic(int) *cancel;
+    td_err_t *err;
+} td_run_t;
+
+struct td_thunk_kind {
+    const char *name;
+    unsigned wire; /* the oneof's case */
+    td_status_t (*parse)(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t);
+    td_status_t (*lower)(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
+                         td_arena_t *arena, uint64_t *out_scratch, td_err_t *err); /* NULL: nothing to do */
+    td_status_t (*enqueue)(td_run_t *r, const td_thunk_t *t);
+};
+extern const td_thunk_kind_t td_thunk_kinds[];
+extern const unsigned td_thunk_kind_count;
+const td_thunk_kind_t *td_thunk_kind_find(unsigned wire);
+
+struct Xla__BufferAssignment__BufferAllocationSliceProto;
+struct Xla__Gpu__ShapedSliceProto;
+struct Xla__ShapeProto;
+td_status_t td_thunk_slice(td_parse_t *c, const char *what,
+                           const struct Xla__BufferAssignment__BufferAllocationSliceProto *s,
+                           const struct Xla__ShapeProto *shape, bool written, td_kernel_arg_t *out);
+td_status_t td_thunk_shaped(td_parse_t *c, const char *what, const struct Xla__Gpu__ShapedSliceProto *s, bool written,
+                            td_kernel_arg_t *out);
+td_status_t td_thunk_args(td_parse_t *c, td_thunk_t *t, uint32_t n);
+td_status_t td_thunk_seqs(td_parse_t *c, td_thunk_t *t, uint32_t n);
+td_status_t td_thunk_parse_seq(td_parse_t *c, const char *what, td_thunk_msg_t *const *msgs, size_t n, td_seq_t *out);
+td_status_t td_thunk_run_seq(td_run_t *r, const char *what, const td_seq_t *s);
+static inline void *td_thunk_addr(const td_run_t *r, const td_kernel_arg_t *a) {
+    return r->slots[a->allocation] ? (char *)r->slots[a->allocation] + a->offset : NULL;
+}
+td_status_t td_thunk_launch(td_run_t *r, const td_thunk_t *t);
+
+#define TD_THUNK_KIND(x)                                                            \
+    td_status_t td_##x##_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t); \
+    td_status_t td_##x##_enqueue(td_run_t *r, const td_thunk_t *t)
+TD_THUNK_KIND(kernel);
+TD_THUNK_KIND(custom_kernel);
+TD_THUNK_KIND(copy);
+TD_THUNK_KIND(memzero);
+TD_THUNK_KIND(memset32);
+TD_THUNK_KIND(sequential);
+TD_THUNK_KIND(conditional);
+TD_THUNK_KIND(while);
+TD_THUNK_KIND(replica_id);
+TD_THUNK_KIND(partition_id);
+TD_THUNK_KIND(async_start);
+TD_THUNK_KIND(async_done);
+TD_THUNK_KIND(gemm);
+TD_THUNK_KIND(slice_fusion);
+TD_THUNK_KIND(dynamic_memcpy);
+td_status_t td_kernel_thunk_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
+                                  td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
+td_status_t td_gemm_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
+                          td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
+
+#endif
