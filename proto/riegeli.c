@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/limits.h"
 #include "proto/codec.h"
+#include "proto/wire.h"
 
 enum { BLOCK = 65536, BLOCK_HEADER = 24, CHUNK_HEADER = 40, USABLE = BLOCK - BLOCK_HEADER };
 
@@ -132,22 +133,6 @@ static td_status_t chunk_header(reader_t *r, chunk_t *c, td_err_t *err) {
     return TD_OK;
 }
 
-static bool varint(td_span_t *in, uint64_t *out) {
-    uint64_t v = 0;
-    for (unsigned i = 0; i < 10 && i < in->size; i++) {
-        uint8_t b = in->data[i];
-        if (i == 9 && b > 1) return false;
-        v |= (uint64_t)(b & 127) << (7 * i);
-        if (!(b & 128)) {
-            in->data += i + 1;
-            in->size -= i + 1;
-            *out = v;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* One compressed field: varint decompressed size, then the stream; plain bytes for type 0. */
 static td_status_t field(char method, td_span_t in, uint64_t max, td_buffer_t *buf, td_span_t *out, td_err_t *err) {
     if (method == 0) {
@@ -155,7 +140,7 @@ static td_status_t field(char method, td_span_t in, uint64_t max, td_buffer_t *b
         return TD_OK;
     }
     uint64_t stated;
-    if (!varint(&in, &stated) || stated > max) return td_fail(err, TD_MALFORMED, "bad decompressed size (at most %" PRIu64 ")", max);
+    if (!td_wire_varint(&in, &stated) || stated > max) return td_fail(err, TD_MALFORMED, "bad decompressed size (at most %" PRIu64 ")", max);
     td_status_t s = td_decompress(method, in, (size_t)stated, buf, err);
     if (s == TD_OK && buf->size != stated)
         s = td_fail(err, TD_MALFORMED, "stream gives %zu bytes, its header says %" PRIu64, buf->size, stated);
@@ -173,7 +158,7 @@ typedef struct sink {
 static td_status_t deliver(const chunk_t *c, td_span_t sizes, td_span_t values, sink_t *k, td_err_t *err) {
     for (uint64_t i = 0; i < c->num_records; i++) {
         uint64_t n;
-        if (!varint(&sizes, &n)) return td_fail(err, TD_MALFORMED, "size of record %" PRIu64 " is missing", i);
+        if (!td_wire_varint(&sizes, &n)) return td_fail(err, TD_MALFORMED, "size of record %" PRIu64 " is missing", i);
         if (n > values.size) return td_fail(err, TD_MALFORMED, "record %" PRIu64 " of %" PRIu64 " bytes, %zu are left", i, n, values.size);
         if (!k->done) {
             td_status_t s = k->fn(k->ctx, k->index++, (td_span_t){values.data, (size_t)n}, &k->done, err);
@@ -196,7 +181,7 @@ static td_status_t simple_chunk(const chunk_t *c, td_span_t data, const td_alloc
     if (data.size < 1) return td_fail(err, TD_MALFORMED, "empty data");
     *method = (char)data.data[0];
     data.data++, data.size--;
-    if (!varint(&data, &sizes_size) || sizes_size > data.size) return td_fail(err, TD_MALFORMED, "bad size of sizes");
+    if (!td_wire_varint(&data, &sizes_size) || sizes_size > data.size) return td_fail(err, TD_MALFORMED, "bad size of sizes");
     sizes_max = c->num_records * 10;
     td_buffer_t sb, vb;
     td_buffer_init(&sb, alloc);
