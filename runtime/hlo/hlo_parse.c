@@ -41,16 +41,15 @@ static bool insert(ctx_t *c, uint32_t owner, int64_t id, void *p) {
 static const char *str(ctx_t *c, const char *s) { return td_arena_strndup(c->arena, s ? s : "", s ? strlen(s) : 0); }
 
 static td_status_t config(ctx_t *c, const Xla__HloInstructionProto *p, td_hlo_instr_t *in) {
-    td_span_t b = td_artifact_bytes(c->a, p->has_backend_config_payload_ref, p->backend_config_payload_ref,
-                                    p->backend_config.data, p->backend_config.len);
+    td_span_t b = {p->backend_config.data, p->backend_config.len};
     const Xla__Payload *pl = p->backend_config_payload;
     in->backend_config = "";
     if (pl) {
-        if (pl->has_id) {
+        if (pl->payload_source_case == XLA__PAYLOAD__PAYLOAD_SOURCE_ID) {
             if (pl->id < 0 || (uint64_t)pl->id >= c->msg->n_payloads)
                 return td_fail(c->err, TD_MALFORMED, "backend config payload %lld of %zu", (long long)pl->id, c->msg->n_payloads);
             b = (td_span_t){c->msg->payloads[pl->id].data, c->msg->payloads[pl->id].len};
-        } else if (pl->has_value) {
+        } else if (pl->payload_source_case == XLA__PAYLOAD__PAYLOAD_SOURCE_VALUE) {
             b = (td_span_t){pl->value.data, pl->value.len};
         }
     }

@@ -84,14 +84,13 @@ td_status_t td_while_enqueue(td_run_t *r, const td_thunk_t *t) {
 
 td_status_t td_async_start_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
     const Xla__Gpu__AsyncStartThunkProto *p = msg->async_start_thunk;
-    const uint64_t ids[3] = {p->computation_stream_id, p->communication_stream_id, p->memcpy_stream_id};
-    const bool has[3] = {p->has_computation_stream_id, p->has_communication_stream_id, p->has_memcpy_stream_id};
-    for (int i = 0; i < 3; i++) {
-        if (!has[i]) continue;
-        if (ids[i] >= TD_LIMIT_STREAMS)
-            return td_fail(c->err, TD_LIMIT, "stream id %llu over the limit of %u", (unsigned long long)ids[i], TD_LIMIT_STREAMS);
-        t->stream = (int64_t)ids[i];
-    }
+    uint64_t id = p->execution_stream_id_case == XLA__GPU__ASYNC_START_THUNK_PROTO__EXECUTION_STREAM_ID_COMPUTATION_STREAM_ID     ? p->computation_stream_id
+                  : p->execution_stream_id_case == XLA__GPU__ASYNC_START_THUNK_PROTO__EXECUTION_STREAM_ID_COMMUNICATION_STREAM_ID ? p->communication_stream_id
+                  : p->execution_stream_id_case == XLA__GPU__ASYNC_START_THUNK_PROTO__EXECUTION_STREAM_ID_MEMCPY_STREAM_ID        ? p->memcpy_stream_id
+                                                                                                                                  : 0;
+    if (id >= TD_LIMIT_STREAMS)
+        return td_fail(c->err, TD_LIMIT, "stream id %llu over the limit of %u", (unsigned long long)id, TD_LIMIT_STREAMS);
+    t->stream = p->execution_stream_id_case ? (int64_t)id : -1;
     t->id = p->async_execution_id;
     for (uint32_t i = 0; i < c->n_async; i++)
         if (c->async[i].id == t->id) return td_fail(c->err, TD_MALFORMED, "async execution id %llu starts twice", (unsigned long long)t->id);

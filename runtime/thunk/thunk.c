@@ -33,7 +33,7 @@ td_status_t td_thunk_slice(td_parse_t *c, const char *what, const Xla__BufferAss
     return TD_OK;
 }
 
-td_status_t td_thunk_shaped(td_parse_t *c, const char *what, const Xla__Gpu__ShapedSliceProto *s, bool written,
+td_status_t td_thunk_shaped(td_parse_t *c, const char *what, const Xla__ShapedSliceProto *s, bool written,
                             td_kernel_arg_t *out) {
     if (!s) return td_fail(c->err, TD_MALFORMED, "%s: slice is missing", what);
     return td_thunk_slice(c, what, s->slice, s->shape, written, out);

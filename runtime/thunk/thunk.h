@@ -80,12 +80,12 @@ extern const unsigned td_thunk_kind_count;
 const td_thunk_kind_t *td_thunk_kind_find(unsigned wire);
 
 struct Xla__BufferAssignment__BufferAllocationSliceProto;
-struct Xla__Gpu__ShapedSliceProto;
+struct Xla__ShapedSliceProto;
 struct Xla__ShapeProto;
 td_status_t td_thunk_slice(td_parse_t *c, const char *what,
                            const struct Xla__BufferAssignment__BufferAllocationSliceProto *s,
                            const struct Xla__ShapeProto *shape, bool written, td_kernel_arg_t *out);
-td_status_t td_thunk_shaped(td_parse_t *c, const char *what, const struct Xla__Gpu__ShapedSliceProto *s, bool written,
+td_status_t td_thunk_shaped(td_parse_t *c, const char *what, const struct Xla__ShapedSliceProto *s, bool written,
                             td_kernel_arg_t *out);
 td_status_t td_thunk_args(td_parse_t *c, td_thunk_t *t, uint32_t n);
 td_status_t td_thunk_seqs(td_parse_t *c, td_thunk_t *t, uint32_t n);

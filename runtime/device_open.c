@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the device plugin: linked in, beside the executable, or installed. It stays loaded. */
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/device.h"
+
+extern __typeof__(td_host_device_create) td_host_device_create __attribute__((weak));
+
+td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_t **out, td_err_t *err) {
+    char path[PATH_MAX + 32];
+    if (strcmp(spec, "host")) return td_fail(err, TD_USAGE, "unknown device '%s'; known: host", spec);
+    if (td_host_device_create) return td_host_device_create(alloc, out, err);
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+    void *h = NULL;
+    if (n > 0) {
+        path[n] = 0;
+        char *slash = strrchr(path, '/');
+        strcpy(slash ? slash + 1 : path, "thunkd-host.so");
+        if (!access(path, R_OK)) h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        else h = dlopen(TD_PREFIX "/lib/thunkd/thunkd-host.so", RTLD_NOW | RTLD_LOCAL);
+    }
+    if (!h) return td_fail(err, TD_IO, "cannot load the host device: %s", dlerror());
+    __typeof__(&td_host_device_create) create;
+    *(void **)&create = dlsym(h, "td_host_device_create");
+    if (!create) return td_fail(err, TD_IO, "the host device has no td_host_device_create");
+    return create(alloc, out, err);
+}
