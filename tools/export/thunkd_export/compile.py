@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compile for a GPU that is not there: a text file describes it to the compiler."""
+import contextlib
+import importlib.util
 import os
 import pathlib
 import pickletools
+import tempfile
 
-# File names only: an artifact should not tell where it was built.
-os.environ.setdefault("JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX", ".*/")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax  # noqa: E402
+from jax._src import lib as jax_lib  # noqa: E402
 from jax.experimental import topologies  # noqa: E402
 from jax.experimental.serialize_executable import serialize  # noqa: E402
 from jax.sharding import SingleDeviceSharding  # noqa: E402
 
 TARGETS = pathlib.Path(__file__).parent / "targets"
+# An artifact should not tell where it was built: file names only.
+jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")
 RIEGELI = bytes.fromhex("83af70d10d884a3f0000000000000000")
 
 
@@ -49,10 +53,29 @@ def _executable_bytes(compiled):
     return payload[used + length :]
 
 
+@contextlib.contextmanager
+def _cuda_files():
+    """Stand in a folder where "cuda" is the pip packages' ptxas and libdevice.
+
+    XLA keeps the path of these files in the executable's options, so it had better be relative.
+    """
+    spec = importlib.util.find_spec("nvidia.cu13")
+    if spec is None:
+        raise RuntimeError("install nvidia-cuda-nvcc and nvidia-nvvm: they bring ptxas and libdevice")
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        os.symlink(list(spec.submodule_search_locations)[0], "cuda")
+        before, jax_lib.cuda_path = jax_lib.cuda_path, "cuda"
+        try:
+            yield
+        finally:
+            jax_lib.cuda_path = before
+
+
 def compile_for(target, fn, args, compiler_options=None):
     """Compile fn for args (arrays or shapes with dtypes); every argument stays a parameter."""
     device = _topology(target).devices[0]
     specs = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=SingleDeviceSharding(device)) for a in args]
     lowered = jax.jit(fn, keep_unused=True).trace(*specs).lower(lowering_platforms=("cuda",))
     options = {"compiler_options": compiler_options} if compiler_options else {}
-    return _executable_bytes(lowered.compile(**options))
+    with _cuda_files():
+        return _executable_bytes(lowered.compile(**options))
