@@ -70,7 +70,7 @@ def difference(want, got, tolerance):
         odd = ~finite & ~(np.isnan(w) & np.isnan(g)) & (w != g)
         if odd.any():
             return f"output {name}: {int(odd.sum())} NaN or infinity apart"
-        error = np.abs(w - g)[finite] / (1 + np.abs(w[finite]))
+        error = np.abs(w[finite] - g[finite]) / (1 + np.abs(w[finite]))
         if error.size and error.max() > tolerance:
             return f"output {name}: error {error.max():.3g} > {tolerance}"
     return None
