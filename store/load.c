@@ -2,6 +2,7 @@
 /* One model from its directory: artifact, weights, names, slots. */
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
