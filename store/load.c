@@ -68,6 +68,15 @@ static const td_st_tensor_t *find_weight(const td_st_t *w, uint32_t i, const cha
     return t || !param || !*param ? t : td_st_find(w, param);
 }
 
+/* A run would copy a misaligned tensor each time; we copy it once. */
+static td_status_t align_weight(td_model_t *m, uint32_t i, const td_st_tensor_t *t, td_err_t *err) {
+    void *p = td_arena_align(&m->arena, t->bytes, 64);
+    if (!p) return td_arena_fail(&m->arena, err);
+    if (t->bytes) memcpy(p, t->data, t->bytes);
+    m->bound[i] = p;
+    return TD_OK;
+}
+
 static td_status_t bind_weight(td_model_t *m, uint32_t i, const td_st_tensor_t *t, td_err_t *err) {
     const td_io_t *io = td_program_input(m->program, i);
     td_status_t s = td_st_match(t, io->shape, err);
@@ -75,7 +84,7 @@ static td_status_t bind_weight(td_model_t *m, uint32_t i, const td_st_tensor_t *
         if (((const uint8_t *)t->data)[k] > 1) s = td_fail(err, TD_MALFORMED, "a boolean is neither 0 nor 1");
     if (s != TD_OK) return td_prefix(err, s, "%s/weights.safetensors: parameter %u", m->dir, i);
     m->bound[i] = t->data;
-    return TD_OK;
+    return (uintptr_t)t->data % 16 ? align_weight(m, i, t, err) : TD_OK;
 }
 
 /* With a list, exactly the parameters of the list; without one, whatever the file has. */

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* thunkctl inspect: what is in an artifact, on one screen or as JSON. */
+#include "runtime/inspect.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "ctl/ctl.h"
+
+typedef struct inspect_args {
+    const char *artifact;
+    bool json;
+} inspect_args_t;
+
+static const struct argp_option options[] = {
+    {"json", 'j', NULL, 0, "Print one JSON object", 0},
+    {0},
+};
+
+static error_t parse_opt(int key, char *arg, struct argp_state *state) {
+    inspect_args_t *a = state->input;
+    switch (key) {
+    case 'j': a->json = true; return 0;
+    case ARGP_KEY_ARG:
+        if (a->artifact) argp_error(state, "more than one artifact");
+        a->artifact = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->artifact) argp_error(state, "no artifact given");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {options, parse_opt, "ARTIFACT", "Show what is in an artifact.", NULL, NULL, NULL};
+
+static uint64_t payload_bytes(const td_artifact_t *a) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < a->n_payloads; i++) n += a->payloads[i]->bytes.size;
+    return n;
+}
+
+static void print_container(const td_artifact_t *a) {
+    printf("forms       ");
+    for (uint32_t i = 0; i < a->n_forms; i++) printf("%s%s", i ? " > " : "", td_form_name(a->forms[i]));
+    for (int i = 0; i < 2; i++)
+        if (a->compression[i]) printf("%s%c", i && a->compression[0] ? "" : ", compression ", a->compression[i]);
+    printf("\nsize        %" PRIu64 " bytes, %" PRIu32 " payloads of %" PRIu64 " bytes\n", a->input_bytes, a->n_payloads,
+           payload_bytes(a));
+    if (a->pjrt_client_name && *a->pjrt_client_name) printf("client      %s\n", a->pjrt_client_name);
+    for (uint32_t i = 0; i < a->n_unknown; i++)
+        printf("unknown     %s field %" PRIu32 ", %" PRIu32 " times\n", a->unknown[i].message, a->unknown[i].number,
+               a->unknown[i].count);
+}
+
+static void print_allocation(void *ctx, const td_allocation_view_t *v) {
+    (void)ctx;
+    printf("  %4" PRIu32 " %12" PRIu64 "  %s\n", v->index, v->size, v->kind);
+}
+
+static void print_thunk(void *ctx, const td_thunk_view_t *v) {
+    (void)ctx;
+    printf("  %*s%s", 2 * (int)v->depth, "", v->kind);
+    if (v->annotation && *v->annotation) printf(" %s", v->annotation);
+    if (v->stream >= 0) printf(" @%" PRId64, v->stream);
+    printf("%s%s\n", v->slices && *v->slices ? "  " : "", v->slices ? v->slices : "");
+}
+
+static void print_text(const ctl_load_t *l) {
+    td_module_summary_t s = {0};
+    td_module_summarize(l->module, &s);
+    printf("module      %s\n", s.name);
+    print_container(l->artifact);
+    if (s.compute_major)
+        printf("target      compute capability %d.%d\n", s.compute_major, s.compute_minor);
+    printf("devices     %" PRId64 " replicas, %" PRId64 " partitions\n", s.replica_count, s.num_partitions);
+    printf("interface   %" PRIu32 " inputs, %" PRIu32 " outputs, %" PRIu32 " constants\n", s.n_inputs, s.n_outputs,
+           s.n_constants);
+    printf("allocations %" PRIu32 ", %" PRIu64 " bytes\n", s.n_allocations, s.allocation_bytes);
+    td_module_each_allocation(l->module, print_allocation, NULL);
+    printf("thunks      %" PRIu32 ", %" PRIu32 " computations\n", s.n_thunks, s.n_computations);
+    td_module_each_thunk(l->module, print_thunk, NULL);
+}
+
+static void add_allocation(void *ctx, const td_allocation_view_t *v) {
+    json_array_append_new(ctx, json_pack("{s:I, s:I, s:s}", "index", (json_int_t)v->index, "bytes", (json_int_t)v->size,
+                                         "kind", v->kind));
+}
+
+/* Text from an artifact may be no UTF-8; jansson takes none other. */
+static json_t *text(const char *s) {
+    json_t *j = s ? json_string(s) : json_null();
+    return j ? j : json_string("(not UTF-8)");
+}
+
+static void add_thunk(void *ctx, const td_thunk_view_t *v) {
+    json_array_append_new(ctx, json_pack("{s:I, s:s, s:o, s:o, s:I}", "depth", (json_int_t)v->depth, "kind", v->kind,
+                                         "annotation", text(v->annotation), "slices", text(v->slices), "stream",
+                                         (json_int_t)v->stream));
+}
+
+static json_t *forms_json(const td_artifact_t *a) {
+    json_t *forms = json_array();
+    for (uint32_t i = 0; i < a->n_forms; i++) json_array_append_new(forms, json_string(td_form_name(a->forms[i])));
+    return forms;
+}
+
+static json_t *unknown_json(const td_artifact_t *a) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < a->n_unknown; i++)
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I}", "message", a->unknown[i].message, "field",
+                                              (json_int_t)a->unknown[i].number, "count", (json_int_t)a->unknown[i].count));
+    return list;
+}
+
+static int print_json(const ctl_load_t *l) {
+    td_module_summary_t s = {0};
+    td_module_summarize(l->module, &s);
+    json_t *allocations = json_array(), *thunks = json_array();
+    td_module_each_allocation(l->module, add_allocation, allocations);
+    td_module_each_thunk(l->module, add_thunk, thunks);
+    json_t *root = json_pack(
+        "{s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:[i,i], s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "module", text(s.name), "forms",
+        forms_json(l->artifact), "bytes", (json_int_t)l->artifact->input_bytes, "payloads",
+        (json_int_t)l->artifact->n_payloads, "payload_bytes", (json_int_t)payload_bytes(l->artifact), "client",
+        text(l->artifact->pjrt_client_name), "unknown_fields", unknown_json(l->artifact), "compute_capability",
+        s.compute_major, s.compute_minor, "replicas", (json_int_t)s.replica_count, "partitions",
+        (json_int_t)s.num_partitions, "inputs", (json_int_t)s.n_inputs, "outputs", (json_int_t)s.n_outputs, "constants",
+        (json_int_t)s.n_constants, "allocations", allocations, "thunks", thunks);
+    int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
+    putchar('\n');
+    json_decref(root);
+    return rc ? 1 : 0;
+}
+
+int ctl_inspect(int argc, char **argv) {
+    inspect_args_t a = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    ctl_load_t l = {0};
+    td_err_t err = {0};
+    td_status_t s = ctl_load_open(&l, a.artifact, &err);
+    int rc = 0;
+    if (s == TD_OK && a.json)
+        rc = print_json(&l);
+    else if (s == TD_OK)
+        print_text(&l);
+    else if (l.artifact && !a.json) /* it decodes but does not verify */
+        print_container(l.artifact);
+    ctl_load_close(&l);
+    return s == TD_OK ? rc : ctl_report(&err);
+}
