@@ -190,8 +190,15 @@ static td_status_t walk(td_excise_t *x, const ProtobufCMessageDescriptor *desc, 
     return TD_OK;
 }
 
+typedef struct unpacking {
+    td_arena_t *arena;
+    size_t refused; /* the request that found no room; protobuf-c itself reports nothing */
+} unpacking_t;
 static void *arena_alloc(void *ctx, size_t size) {
-    return td_arena_align(ctx, size, 16);
+    unpacking_t *u = ctx;
+    void *p = td_arena_align(u->arena, size, 16);
+    if (!p) u->refused = size;
+    return p;
 }
 static void arena_free(void *ctx, void *p) {
     (void)ctx, (void)p;
@@ -203,11 +210,14 @@ td_status_t td_excise_unpack(td_excise_t *x, const ProtobufCMessageDescriptor *d
     td_buffer_init(&buf, x->alloc);
     td_status_t s = walk(x, desc, wire, 0, &buf, err);
     if (s == TD_OK) {
-        ProtobufCAllocator a = {arena_alloc, arena_free, arena};
+        unpacking_t u = {arena, 0};
+        ProtobufCAllocator a = {arena_alloc, arena_free, &u};
         static const uint8_t nothing[1] = {0};
         ProtobufCMessage *m = protobuf_c_message_unpack(desc, &a, buf.size, buf.size ? buf.data : nothing);
         if (m) *out = m;
-        else if (arena->budget_bytes - arena->reserved_bytes < (2u << 20)) s = td_arena_fail(arena, err);
+        else if (u.refused)
+            s = td_fail(err, TD_LIMIT, "%s: %zu wire bytes need more than the %zu bytes of memory allowed for them", desc->name, wire.size,
+                        arena->budget_bytes);
         else s = td_fail(err, TD_MALFORMED, "cannot unpack %s from %zu bytes", desc->name, buf.size);
     }
     td_buffer_deinit(&buf);

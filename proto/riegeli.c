@@ -231,7 +231,7 @@ td_status_t td_riegeli_read(td_span_t file, const td_alloc_t *alloc, td_riegeli_
     char method = 0;
     td_status_t s = TD_OK;
     while (s == TD_OK && !k.done && r.pos < file.size) {
-        chunk_t c;
+        chunk_t c = {0};
         if ((s = chunk_header(&r, &c, err)) != TD_OK) break;
         s = chunk_body(&r, &c, alloc, &k, &method, err);
         r.pos = c.end;
