@@ -23,9 +23,10 @@ static td_status_t matrix(td_parse_t *c, const char *what, const Xla__GemmConfig
 
 td_status_t td_gemm_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
     const Xla__Gpu__CublasLtMatmulThunkProto *p = msg->cublas_lt_matmul_thunk;
-    const Xla__GemmConfigProto *g = p->gemm_config;
+    const Xla__GemmConfigProto *g;
     td_status_t st;
-    if (!g) return td_fail(c->err, TD_UNSUPPORTED, "grouped matrix products are not supported");
+    if (p->impl_case != XLA__GPU__CUBLAS_LT_MATMUL_THUNK_PROTO__IMPL_GEMM_CONFIG || !(g = p->gemm_config))
+        return td_fail(c->err, TD_UNSUPPORTED, "grouped matrix products are not supported");
     if (p->aux || p->c_scale || p->d_scale || p->d_amax) return td_fail(c->err, TD_UNSUPPORTED, "aux, c_scale, d_scale and d_amax are not supported");
     int e = (int)p->epilogue;
     if (e != 0 && e != 1 && e != 2 && e != 3 && e != 4 && e != 8) return td_fail(c->err, TD_UNSUPPORTED, "epilogue %d is not supported", e);

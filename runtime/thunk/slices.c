@@ -19,11 +19,12 @@ static int64_t counter(const td_run_t *r, int64_t loop) {
 static td_status_t config(td_parse_t *c, const Xla__Gpu__DynamicSliceConfig *p, move_t *v) {
     v->loop = -1;
     if (!p) return TD_OK;
-    if (p->table) return td_fail(c->err, TD_UNSUPPORTED, "slice offset tables are not supported");
+    if (p->offsets_case == XLA__GPU__DYNAMIC_SLICE_CONFIG__OFFSETS_TABLE) return td_fail(c->err, TD_UNSUPPORTED, "slice offset tables are not supported");
+    bool linear = p->offsets_case == XLA__GPU__DYNAMIC_SLICE_CONFIG__OFFSETS_LINEAR;
     if (p->has_loop_index) v->loop = p->loop_index;
     if (v->loop < -1 || v->loop > TD_LIMIT_THUNK_DEPTH) return td_fail(c->err, TD_MALFORMED, "loop index %lld", (long long)v->loop);
-    v->offset = p->linear ? p->linear->byte_offset : p->byte_offset;
-    v->stride = p->linear ? p->linear->byte_stride : p->byte_stride;
+    v->offset = linear ? p->linear->byte_offset : p->byte_offset;
+    v->stride = linear ? p->linear->byte_stride : p->byte_stride;
     return TD_OK;
 }
 
