@@ -22,7 +22,6 @@ cat >"$run/thunkd.yaml" <<YAML
 socket: $run/thunkd.sock
 store: $PWD/samples/store
 device: host
-plugin_dir: $B
 YAML
 
 "$B/thunkd" --config "$run/thunkd.yaml" >"$run/log" 2>&1 &
