@@ -21,7 +21,7 @@ static const struct argp_option options[] = {
     {"inputs", 'i', "FILE", 0, "Inputs as safetensors, named \"0\", \"1\"… in parameter order or by parameter name; "
                                "may be repeated", 0},
     {"outputs", 'o', "FILE", 0, "Write the outputs there as safetensors, named \"0\", \"1\"…", 0},
-    {"device", 'd', "DEVICE", 0, "host (default), cuda or cuda:N", 0},
+    {"device", 'd', "DEVICE", 0, "host (default)", 0},
     {"repeat", 'n', "N", 0, "Run N times and print the minimum and the median time", 0},
     {"threads", 't', "N", 0, "Threads that the host device may use", 0},
     {0},
