@@ -72,10 +72,11 @@ uint32_t td_small_encode(td_type_t t, double x) {
     uint64_t d;
     memcpy(&d, &a, 8);
     int ex = (int)(d >> 52) - 1023 + f.bias; /* biased exponent in the small format */
+    if (f.kind == FNUZ && ex < -f.m - 1) return 0;
     if (d >> 52 == 0) return sign;
     uint64_t man = (d & ((1ull << 52) - 1)) | 1ull << 52;
     int shift = 52 - f.m + (ex < 1 ? 1 - ex : 0);
-    if (shift > 54) return sign;
+    if (shift > 54) return f.kind == FNUZ ? 0 : sign;
     uint64_t q = man >> shift, rest = man & ((1ull << shift) - 1), half = 1ull << (shift - 1);
     if (rest > half || (rest == half && (q & 1))) q++;
     if (ex >= 1) q += (uint64_t)(ex - 1) << f.m; /* the hidden bit is the exponent's last step */
