@@ -24,6 +24,7 @@ td_status_t ctl_load_open(ctl_load_t *l, const char *path, td_err_t *err) {
     td_status_t s = td_payload_table_create(alloc, &l->table, err);
     if (s != TD_OK) return s;
     s = td_artifact_open_file(path, l->table, alloc, &l->artifact, err);
+    if (s == TD_NOTFOUND) s = err->code = TD_IO; /* a file we cannot read, as any other */
     if (s != TD_OK) return s;
     s = td_module_open(l->artifact, alloc, &l->module, err);
     return s == TD_OK ? TD_OK : td_prefix(err, s, "%s", path);

@@ -160,6 +160,41 @@ START_TEST(datatypes_have_names) {
 }
 END_TEST
 
+/* The sample model, found from the repository's root. */
+START_TEST(the_sample_runs) {
+    if (access("samples/store/digits/1", R_OK) != 0) return;
+    td_device_t *dev;
+    td_store_t *s = NULL;
+    td_err_t err = {0};
+    ck_assert_msg(td_device_open("host", td_alloc_default(), &dev, &err) == TD_OK, "%s", err.text);
+    td_store_opts_t opts = {.dir = "samples/store", .device = dev, .concurrency = 1};
+    ck_assert_msg(td_store_open(&opts, &s, &err) == TD_OK, "%s", err.text);
+    td_model_t *m = td_store_find(s, "digits", "1");
+    ck_assert_msg(td_model_state(m) == TD_MODEL_READY, "%s", td_model_reason(m));
+    ck_assert_uint_eq(td_model_input_count(m), 1); /* the others are weights */
+    ck_assert_str_eq(td_model_input(m, 0)->name, "image");
+    const td_tensor_info_t *out = td_model_output(m, 0);
+    ck_assert_str_eq(out->name, "probabilities");
+    ck_assert_str_eq(out->datatype, "FP32");
+    void *image = calloc(1, td_model_input(m, 0)->bytes);
+    const void *inputs[] = {image};
+    td_slot_t *slot = NULL, *second = NULL;
+    ck_assert_msg(td_model_run(m, inputs, &slot, NULL, &err) == TD_OK, "%s", err.text);
+    ck_assert_int_eq(td_model_run(m, inputs, &second, NULL, &err), TD_BUSY);
+    const float *p = td_slot_output(slot, 0);
+    double sum = 0;
+    for (int64_t i = 0; i < out->dims[out->rank - 1]; i++) sum += (double)p[i];
+    ck_assert_double_eq_tol(sum, 1, 1e-4);
+    ck_assert_ptr_null(td_slot_output(slot, 1));
+    td_slot_release(slot);
+    ck_assert_int_eq(td_model_run(m, inputs, &second, NULL, &err), TD_OK);
+    td_slot_release(second);
+    free(image);
+    td_store_close(s);
+    td_device_destroy(dev);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("store");
     TCase *c = tcase_create("all");
@@ -170,6 +205,7 @@ int main(void) {
     tcase_add_test(c, config_is_read);
     tcase_add_loop_test(c, config_errors_name_the_line, 0, (int)(sizeof bad_config / sizeof *bad_config));
     tcase_add_test(c, datatypes_have_names);
+    tcase_add_test(c, the_sample_runs);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
