@@ -154,7 +154,7 @@ static td_status_t emit_loop(td_compiler_t *c, uint32_t stage, int64_t count, td
         }
         c->done[i] = true;
         if (v->mat) {
-            td_pw_output(&l.b, l.number[i]);
+            td_pw_output(&l.b, td_pw_copied(&l.b, l.number[i], 2));
             outs[n_out++] = i;
         }
     }
