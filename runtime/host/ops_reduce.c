@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "runtime/host/macro_ops.h"
+#include "runtime/host/box.h"
 
 enum { OPERANDS_MAX = 32 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/host/macro_ops.h"
+#include "runtime/host/box.h"
 
 const td_host_op_kind_t *td_host_op_find(td_opcode_t op) {
     static const td_host_op_kind_t *const table[] = {

@@ -7,7 +7,7 @@
 #include <cblas.h>
 #include <string.h>
 
-#include "runtime/host/macro_ops.h"
+#include "runtime/host/box.h"
 
 typedef struct side {
     td_type_t type;
