@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* thunkd's configuration: one YAML mapping of scalars. Thread: one. */
+#ifndef TD_CONFIG_CONFIG_H
+#define TD_CONFIG_CONFIG_H
+
+#include "base/status.h"
+
+typedef struct td_config {
+    char *socket;
+    uint32_t socket_mode;
+    char *store; /* never NULL after td_config_load */
+    char *device;
+    uint32_t threads;
+    uint32_t queue_depth;
+    uint64_t max_message_bytes;
+    uint32_t max_concurrent_streams;
+    uint32_t drain_timeout_ms;
+} td_config_t;
+
+/* Defaults plus the file. Errors read "FILE:LINE: …". On failure nothing is held. */
+td_status_t td_config_load(const char *path, td_config_t *out, td_err_t *err);
+void td_config_free(td_config_t *c);
+
+#endif
