@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/pb.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/wire.h"
+
+void td_pb_reserve(td_pb_t *b, size_t more) {
+    if (b->failed || more <= b->capacity - b->size) return;
+    size_t cap = b->capacity ? b->capacity : 256;
+    while (cap - b->size < more && cap <= SIZE_MAX / 2) cap *= 2;
+    uint8_t *p = cap - b->size < more ? NULL : realloc(b->data, cap);
+    if (!p) {
+        b->failed = true;
+        return;
+    }
+    b->data = p;
+    b->capacity = cap;
+}
+
+void td_pb_raw(td_pb_t *b, const void *data, size_t size) {
+    if (!size) return;
+    td_pb_reserve(b, size);
+    if (b->failed) return;
+    memcpy(b->data + b->size, data, size);
+    b->size += size;
+}
+
+static void raw_varint(td_pb_t *b, uint64_t v) {
+    uint8_t p[10];
+    td_pb_raw(b, p, td_wire_put_varint(p, v));
+}
+
+void td_pb_tag_len(td_pb_t *b, uint32_t field, size_t size) {
+    raw_varint(b, (uint64_t)field << 3 | TD_WIRE_LEN);
+    raw_varint(b, size);
+}
+
+void td_pb_varint(td_pb_t *b, uint32_t field, uint64_t v) {
+    raw_varint(b, (uint64_t)field << 3);
+    raw_varint(b, v);
+}
+
+void td_pb_bytes(td_pb_t *b, uint32_t field, const void *data, size_t size) {
+    td_pb_tag_len(b, field, size);
+    td_pb_raw(b, data, size);
+}
+
+void td_pb_string(td_pb_t *b, uint32_t field, const char *s) {
+    if (s && *s) td_pb_bytes(b, field, s, strlen(s));
+}
+
+void td_pb_packed_i64(td_pb_t *b, uint32_t field, const int64_t *v, uint32_t n) {
+    td_pb_t inner = {0};
+    for (uint32_t i = 0; i < n; i++) raw_varint(&inner, (uint64_t)v[i]);
+    if (n) td_pb_message(b, field, &inner);
+}
+
+void td_pb_message(td_pb_t *b, uint32_t field, td_pb_t *inner) {
+    td_pb_bytes(b, field, inner->data, inner->size);
+    b->failed |= inner->failed;
+    td_pb_free(inner);
+}
+
+void td_pb_free(td_pb_t *b) {
+    free(b->data);
+    *b = (td_pb_t){0};
+}
