@@ -10,7 +10,6 @@
 #include "base/limits.h"
 #include "runtime/host/host_op.h"
 #include "runtime/host/pw.h"
-#include "runtime/host/box.h"
 
 /* In a prepare function (instr and err in scope): refuse unless c. */
 #define TD_NEED_AS(code, c, ...)                                        \

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dot: batches of matrix products through BLAS, exact loops for integers.
+ *
+ * Each array is seen as [batch, rows, columns] with strides. An array whose rows
+ * and columns each have one stride, one of them 1, is used where it lies; others
+ * are copied to scratch first. Types that BLAS lacks are widened whole. */
+#include <cblas.h>
+#include <string.h>
+
+#include "runtime/host/macro_ops.h"
+
+typedef struct side {
+    td_type_t type;
+    uint64_t count;
+    bool convert, copy;
+    td_strided_t pack;       /* copy: between the array and [batch, rows, columns] */
+    uint64_t wide_at, pack_at;
+    td_dims_t batch;
+    int64_t rows, cols, row_stride, col_stride;
+} side_t;
+
+typedef struct dot {
+    td_type_t type; /* that of the sums */
+    int64_t batches, m, n, k;
+    side_t a, b, c; /* [m,k], [k,n], [m,n] */
+} dot_t;
+
+/* Joins the listed dimensions into one stride; false if they have none. */
+static bool join(const td_dims_t *d, int64_t *n, int64_t *stride) {
+    *n = td_dims_count(d);
+    *stride = 1;
+    int64_t expect = -1;
+    for (uint32_t i = d->rank; i-- > 0;) {
+        if (d->n[i] == 1) continue;
+        if (expect < 0) *stride = d->stride[i];
+        else if (d->stride[i] != expect) return false;
+        expect = d->stride[i] * d->n[i];
+    }
+    return true;
+}
+
+static bool fits(const side_t *s) {
+    bool r = s->col_stride == 1 && (s->rows <= 1 || s->row_stride >= s->cols);
+    bool c = s->row_stride == 1 && (s->cols <= 1 || s->col_stride >= s->rows);
+    return r || c;
+}
+
+static void packed(side_t *s, uint32_t size, const td_dims_t *parts, bool into) {
+    int64_t dims[TD_LIMIT_RANK], here[TD_LIMIT_RANK], there[TD_LIMIT_RANK], step = 1;
+    uint32_t rank = 0;
+    for (int p = 0; p < 3; p++)
+        for (uint32_t i = 0; i < parts[p].rank; i++) {
+            dims[rank] = parts[p].n[i];
+            here[rank++] = parts[p].stride[i];
+        }
+    for (uint32_t i = rank; i-- > 0;) {
+        there[i] = step;
+        if (s->count) step *= dims[i];
+    }
+    if (into) td_strided_plan(&s->pack, size, rank, dims, there, here);
+    else td_strided_plan(&s->pack, size, rank, dims, here, there);
+    s->copy = true;
+    for (uint32_t i = 0; i < parts[0].rank; i++) s->batch.stride[i] = there[i];
+    s->row_stride = s->cols;
+    s->col_stride = 1;
+}
+
+/* parts: batch, rows, columns. into: an operand (else the result). */
+static bool plan_side(side_t *s, const td_shape_t *shape, td_type_t type, const td_dims_t *parts, bool into,
+                      bool row_major, uint64_t *scratch) {
+    s->type = shape->type;
+    s->count = (uint64_t)shape->count;
+    s->convert = shape->type != type;
+    s->batch = parts[0];
+    bool ok = join(&parts[1], &s->rows, &s->row_stride);
+    ok = join(&parts[2], &s->cols, &s->col_stride) && ok;
+    /* A dimension of one element may have any stride. */
+    if (s->cols == 1) s->col_stride = s->rows > 1 && s->row_stride == 1 ? s->rows : 1;
+    if (s->rows == 1) s->row_stride = s->col_stride == 1 ? s->cols : 1;
+    if (row_major && s->col_stride != 1) ok = false;
+    uint32_t size = td_type_bytes(type);
+    if (!ok || !fits(s)) packed(s, size, parts, into);
+    return (!s->convert || td_reserve(scratch, s->count, size, &s->wide_at)) &&
+           (!s->copy || td_reserve(scratch, s->count, size, &s->pack_at));
+}
+
+static td_type_t sum_type(td_type_t a, td_type_t b, td_type_t c) {
+    const td_type_t t[3] = {a, b, c};
+    bool f = false, d = false, z = false, zz = false, l = false;
+    for (int i = 0; i < 3; i++) {
+        f |= td_type_is_float(t[i]);
+        d |= t[i] == TD_F64;
+        z |= t[i] == TD_C64;
+        zz |= t[i] == TD_C128;
+        l |= t[i] == TD_S64 || t[i] == TD_U64;
+    }
+    if (zz || (z && d)) return TD_C128;
+    return z ? TD_C64 : d ? TD_F64 : f ? TD_F32 : l ? TD_S64 : TD_S32;
+}
+
+static bool listed(td_ints_t v, int64_t d) {
+    for (uint32_t i = 0; i < v.n; i++)
+        if (v.v[i] == d) return true;
+    return false;
+}
+
+static td_status_t take_list(const td_hlo_instr_t *instr, td_ints_t v, const td_shape_t *s, const int64_t *strides,
+                             uint64_t *seen, td_dims_t *out, td_err_t *err) {
+    for (uint32_t i = 0; i < v.n; i++) {
+        TD_NEED(v.v[i] >= 0 && v.v[i] < s->rank && !(*seen >> v.v[i] & 1), "dimension number %lld", (long long)v.v[i]);
+        *seen |= 1ull << v.v[i];
+        td_dims_add(out, s->dims[v.v[i]], strides[v.v[i]]);
+    }
+    return TD_OK;
+}
+
+static td_status_t split(const td_hlo_instr_t *instr, const td_shape_t *s, td_ints_t batch, td_ints_t contract,
+                         td_dims_t *b, td_dims_t *free_dims, td_dims_t *k, td_err_t *err) {
+    int64_t strides[TD_LIMIT_RANK];
+    uint64_t seen = 0;
+    td_shape_strides(s, strides);
+    td_status_t st = take_list(instr, batch, s, strides, &seen, b, err);
+    if (!st) st = take_list(instr, contract, s, strides, &seen, k, err);
+    if (st) return st;
+    for (uint32_t i = 0; i < s->rank; i++)
+        if (!listed(batch, i) && !listed(contract, i)) td_dims_add(free_dims, s->dims[i], strides[i]);
+    return TD_OK;
+}
+
+static bool same_sizes(const td_dims_t *a, const td_dims_t *b) {
+    return a->rank == b->rank && (!a->rank || !memcmp(a->n, b->n, a->rank * sizeof *a->n));
+}
+
+static td_status_t result_parts(const td_hlo_instr_t *instr, const td_dims_t *l, const td_dims_t *r, td_dims_t *parts,
+                                td_err_t *err) {
+    const td_shape_t *o = instr->shape;
+    const td_dims_t *want[3] = {&l[0], &l[1], &r[2]};
+    int64_t strides[TD_LIMIT_RANK];
+    uint32_t at = 0;
+    td_shape_strides(o, strides);
+    TD_NEED(o->rank == want[0]->rank + want[1]->rank + want[2]->rank, "result rank %u", o->rank);
+    for (int p = 0; p < 3; p++)
+        for (uint32_t i = 0; i < want[p]->rank; i++, at++) {
+            TD_NEED(o->dims[at] == want[p]->n[i], "result dimension %u", at);
+            td_dims_add(&parts[p], o->dims[at], strides[at]);
+        }
+    return TD_OK;
+}
+
+td_status_t td_dot_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
+                           td_err_t *err) {
+    const td_dot_dims_t *d = instr->dot;
+    TD_NEED(d && instr->n_operands == 2, "no dimension numbers, or %u operands", instr->n_operands);
+    const td_shape_t *l = td_operand(instr, 0), *r = td_operand(instr, 1), *o = instr->shape;
+    TD_NEED(td_type_is_array(l->type) && td_type_is_array(r->type) && td_type_is_array(o->type), "not arrays");
+    dot_t *x = TD_NEW(arena, dot_t);
+    td_dims_t *p = TD_NEW_N(arena, td_dims_t, 9);
+    if (!x || !p) return td_arena_fail(arena, err);
+    td_status_t st = split(instr, l, d->lhs_batch, d->lhs_contracting, &p[0], &p[1], &p[2], err);
+    if (!st) st = split(instr, r, d->rhs_batch, d->rhs_contracting, &p[3], &p[5], &p[4], err);
+    if (st) return st;
+    TD_NEED(same_sizes(&p[0], &p[3]) && same_sizes(&p[2], &p[4]), "batch or contracting dimensions differ");
+    if ((st = result_parts(instr, p, p + 3, p + 6, err))) return st;
+    x->type = sum_type(l->type, r->type, o->type);
+    x->batches = td_dims_count(&p[0]);
+    x->m = td_dims_count(&p[1]);
+    x->k = td_dims_count(&p[2]);
+    x->n = td_dims_count(&p[5]);
+    bool integer = x->type == TD_S32 || x->type == TD_S64;
+    *out_scratch = 0;
+    bool ok = plan_side(&x->a, l, x->type, p, true, false, out_scratch) &&
+              plan_side(&x->b, r, x->type, p + 3, true, integer, out_scratch) &&
+              plan_side(&x->c, o, x->type, p + 6, false, integer, out_scratch);
+    TD_NEED_AS(TD_LIMIT, ok, "scratch of a dot overflows");
+    const side_t *sides[3] = {&x->a, &x->b, &x->c};
+    for (int i = 0; i < 3; i++)
+        TD_NEED_AS(TD_UNSUPPORTED, integer || !x->a.count || !x->b.count || (sides[i]->rows <= INT32_MAX && sides[i]->cols <= INT32_MAX &&
+                    sides[i]->row_stride <= INT32_MAX && sides[i]->col_stride <= INT32_MAX), "a matrix is larger than BLAS can index");
+    *out_state = x;
+    return TD_OK;
+}
+
+#define INT_DOT(name, T)                                                                                           \
+    static void name(const dot_t *d, const T *a, const T *b, T *c) {                                               \
+        for (int64_t i = 0; i < d->m; i++) {                                                                       \
+            T *row = c + i * d->c.row_stride;                                                                      \
+            memset(row, 0, (size_t)d->n * sizeof(T));                                                              \
+            for (int64_t k = 0; k < d->k; k++) {                                                                   \
+                T x = a[i * d->a.row_stride + k * d->a.col_stride];                                                \
+                const T *y = b + k * d->b.row_stride;                                                              \
+                for (int64_t j = 0; j < d->n; j++) row[j] += x * y[j];                                             \
+            }                                                                                                      \
+        }                                                                                                          \
+    }
+INT_DOT(dot_u32, uint32_t)
+INT_DOT(dot_u64, uint64_t)
+
+/* Order, transposition and leading dimension of a matrix as BLAS wants them, the result being row-major. */
+static CBLAS_TRANSPOSE form(int64_t rs, int64_t cs, int64_t rows, int64_t cols, int *ld) {
+    bool plain = cs == 1 && (rows <= 1 || rs >= cols);
+    int64_t x = plain ? (rows <= 1 && rs < cols ? cols : rs) : (cols <= 1 && cs < rows ? rows : cs);
+    *ld = (int)(x < 1 ? 1 : x);
+    return plain ? CblasNoTrans : CblasTrans;
+}
+
+static void matrix_vector(const dot_t *d, const void *a, const void *b, void *c) {
+    bool left = d->n == 1; /* else m == 1: c^T = b^T a^T */
+    const side_t *s = left ? &d->a : &d->b;
+    const void *mat = left ? a : b, *vec = left ? b : a;
+    int ld, inc = (int)(left ? d->b.row_stride : d->a.col_stride), out = (int)(left ? d->c.row_stride : d->c.col_stride);
+    if (d->k == 1) inc = 1;
+    if ((left ? d->m : d->n) == 1) out = 1;
+    CBLAS_TRANSPOSE t = form(s->row_stride, s->col_stride, s->rows, s->cols, &ld);
+    bool plain = t == CblasNoTrans;
+    int rows = (int)(plain ? s->rows : s->cols), cols = (int)(plain ? s->cols : s->rows);
+    t = plain == left ? CblasNoTrans : CblasTrans;
+    if (d->type == TD_F32) cblas_sgemv(CblasRowMajor, t, rows, cols, 1, mat, ld, vec, inc, 0, c, out);
+    else cblas_dgemv(CblasRowMajor, t, rows, cols, 1, mat, ld, vec, inc, 0, c, out);
+}
+
+static void matrix(const dot_t *d, const void *a, const void *b, void *c) {
+    static const double one[2] = {1, 0}, zero[2] = {0, 0};
+    static const float onef[2] = {1, 0}, zerof[2] = {0, 0};
+    int la, lb, lc, m = (int)d->m, n = (int)d->n, k = (int)d->k;
+    if ((m == 1 || n == 1) && (d->type == TD_F32 || d->type == TD_F64)) {
+        matrix_vector(d, a, b, c);
+        return;
+    }
+    CBLAS_TRANSPOSE ta = form(d->a.row_stride, d->a.col_stride, m, k, &la);
+    CBLAS_TRANSPOSE tb = form(d->b.row_stride, d->b.col_stride, k, n, &lb);
+    CBLAS_ORDER order = CblasRowMajor;
+    if (form(d->c.row_stride, d->c.col_stride, m, n, &lc) == CblasTrans) {
+        order = CblasColMajor; /* then what was plain is transposed */
+        ta = ta == CblasTrans ? CblasNoTrans : CblasTrans;
+        tb = tb == CblasTrans ? CblasNoTrans : CblasTrans;
+    }
+    switch (d->type) {
+    case TD_F32: cblas_sgemm(order, ta, tb, m, n, k, 1, a, la, b, lb, 0, c, lc); break;
+    case TD_F64: cblas_dgemm(order, ta, tb, m, n, k, 1, a, la, b, lb, 0, c, lc); break;
+    case TD_C64: cblas_cgemm(order, ta, tb, m, n, k, onef, a, la, b, lb, zerof, c, lc); break;
+    default: cblas_zgemm(order, ta, tb, m, n, k, one, a, la, b, lb, zero, c, lc); break;
+    }
+}
+
+static const void *ready(const dot_t *d, const side_t *s, const void *p, char *scratch) {
+    if (s->convert) {
+        td_convert_array(s->type, p, d->type, scratch + s->wide_at, s->count);
+        p = scratch + s->wide_at;
+    }
+    if (s->copy) {
+        td_strided_copy(&s->pack, scratch + s->pack_at, p);
+        p = scratch + s->pack_at;
+    }
+    return p;
+}
+
+void td_dot_run(const void *state, const void *const *in, void *const *out, void *scratch) {
+    const dot_t *d = state;
+    if (!d->c.count) return;
+    if (!d->k) {
+        memset(out[0], 0, d->c.count * td_type_bytes(d->c.type));
+        return;
+    }
+    const char *a = ready(d, &d->a, in[0], scratch), *b = ready(d, &d->b, in[1], scratch);
+    char *wide = d->c.convert ? (char *)scratch + d->c.wide_at : out[0];
+    char *c = d->c.copy ? (char *)scratch + d->c.pack_at : wide;
+    int64_t size = td_type_bytes(d->type);
+    for (int64_t i = 0; i < d->batches; i++) {
+        int64_t ao, bo, co;
+        td_dims_offsets(&d->a.batch, i, 1, &ao);
+        td_dims_offsets(&d->b.batch, i, 1, &bo);
+        td_dims_offsets(&d->c.batch, i, 1, &co);
+        const void *ap = a + ao * size, *bp = b + bo * size;
+        void *cp = c + co * size;
+        if (d->type == TD_S32) dot_u32(d, ap, bp, cp);
+        else if (d->type == TD_S64) dot_u64(d, ap, bp, cp);
+        else matrix(d, ap, bp, cp);
+    }
+    if (d->c.copy) td_strided_copy(&d->c.pack, wide, c);
+    if (d->c.convert) td_convert_array(d->type, wide, d->c.type, out[0], d->c.count);
+}
