@@ -119,8 +119,7 @@ static void finish(const gemm_t *g, void *r, size_t n, const void *c, const void
     }
 }
 
-/* The bias runs along the fastest dimension of a row-major D's transpose: one value per row of a column-major
- * D, one per column of a row-major one. */
+/* The bias runs along the fastest dimension of D: one value per row if D is column-major, per column if row-major. */
 static void store(const gemm_t *g, int64_t batch, char *r, void *const *bufs, double scale) {
     const td_gemm_desc_t *d = &g->d;
     const td_matrix_t *md = &d->d, *mc = &d->c;
