@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the service manager gives and gets: a listening socket, state messages. Thread: one. */
+#ifndef TD_DAEMON_LISTEN_H
+#define TD_DAEMON_LISTEN_H
+
+#include "base/status.h"
+
+/* The socket passed by LISTEN_FDS, else -1. Clears the variables. */
+int td_listen_inherited(void);
+/* Binds path; replaces a socket file that nobody listens on. Not yet listening. */
+td_status_t td_listen_bind(const char *path, uint32_t mode, int *out_fd, td_err_t *err);
+/* Tells $NOTIFY_SOCKET, if there is one. */
+void td_notify(const char *state);
+
+#endif
