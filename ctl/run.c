@@ -177,7 +177,7 @@ static int by_value(const void *pa, const void *pb) {
 
 static void print_times(double *ms, long n) {
     qsort(ms, (size_t)n, sizeof *ms, by_value);
-    printf("%ld runs: min %.3f ms, median %.3f ms\n", n, ms[0], n % 2 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2);
+    printf("%ld runs: min %.4f ms, median %.4f ms\n", n, ms[0], n % 2 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2);
 }
 
 static td_status_t run_all(run_t *r, const run_args_t *a, td_err_t *err) {
