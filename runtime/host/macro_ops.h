@@ -53,6 +53,9 @@ bool td_is_index_type(td_type_t t);
 int64_t td_index_at(td_type_t t, const void *base, int64_t at);
 static inline int64_t td_clamp_index(int64_t x, int64_t max) { return x < 0 ? 0 : x > max ? max : x; }
 
+/* Operands of one reduction, sort or scatter; XLA's own programs stay below 10. */
+enum { TD_MACRO_ARRAYS = 32 };
+
 /* A reducer or combiner over `n` arrays: acc = f(acc, x). */
 typedef struct td_combiner {
     uint32_t n;
