@@ -45,11 +45,11 @@ float td_small_decode(td_type_t t, uint32_t u) {
 }
 
 static uint32_t encode_e8m0(double x) {
-    if (!(x > 0) || isinf(x)) return x == 0 ? 0 : 0xff;
+    if (!(x > 0) || isinf(x)) return 0xff; /* zero too: the format has none */
     int e;
     double m = frexp(x, &e); /* x = m * 2^e, m in [0.5, 1) */
     int p = e - 1;
-    if (m > 0.75 || (m == 0.75 && (p + 127) % 2 != 0)) p++;
+    if (m >= 0.75 || (p == -127 && m > 0.5)) p++; /* ties go up, as ml_dtypes does */
     if (p < -127) return 0;
     return p > 127 ? 0xff : (uint32_t)(p + 127);
 }
@@ -65,7 +65,7 @@ uint32_t td_small_encode(td_type_t t, double x) {
     case FNUZ: top = inf | mask, nan = 1u << (f.e + f.m), sign = x == 0 ? 0 : sign; break;
     default: top = inf | mask, nan = 1u << (f.e + f.m); break; /* no NaN: negative zero, as ml_dtypes does */
     }
-    if (x != x) return f.kind == FNUZ || f.kind == FINITE ? nan : sign | nan;
+    if (x != x) return f.kind == FNUZ ? nan : f.kind == FINITE ? sign ^ nan : sign | nan;
     uint32_t over = f.kind == IEEE ? sign | inf : f.kind == FN ? sign | nan : f.kind == FNUZ ? nan : sign | top;
     if (isinf(x)) return over;
     double a = fabs(x);
