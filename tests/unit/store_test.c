@@ -166,7 +166,7 @@ START_TEST(the_sample_runs) {
     td_device_t *dev;
     td_store_t *s = NULL;
     td_err_t err = {0};
-    ck_assert_msg(td_device_open("host", td_alloc_default(), &dev, &err) == TD_OK, "%s", err.text);
+    ck_assert_msg(td_host_device_create(td_alloc_default(), &dev, &err) == TD_OK, "%s", err.text);
     td_store_opts_t opts = {.dir = "samples/store", .device = dev, .concurrency = 1};
     ck_assert_msg(td_store_open(&opts, &s, &err) == TD_OK, "%s", err.text);
     td_model_t *m = td_store_find(s, "digits", "1");
