@@ -30,7 +30,7 @@ static const td_shape_t *shape(td_type_t t, uint32_t rank, int64_t d0, int64_t d
 }
 static td_hlo_instr_t *instr(td_opcode_t op, const td_shape_t *s, td_hlo_instr_t *a, td_hlo_instr_t *b) {
     td_hlo_instr_t *i = TD_NEW(&arena, td_hlo_instr_t);
-    td_hlo_instr_t **ops = TD_NEW_N(&arena, td_hlo_instr_t *, 2);
+    td_hlo_instr_t **ops = TD_NEW_N(&arena, td_hlo_instr_t *, 4);
     ops[0] = a, ops[1] = b;
     *i = (td_hlo_instr_t){.opcode = op, .index = n_list, .name = "i", .shape = s, .operands = ops, .n_operands = (a != NULL) + (b != NULL)};
     list[n_list++] = i;
@@ -152,6 +152,42 @@ START_TEST(packed_iota_bitcast) {
 }
 END_TEST
 
+/* dynamic-update-slice of an operand: over its own memory, into other memory, and beside a later reader of the operand. */
+START_TEST(update_in_place) {
+    if (!td_host_op_find(TD_HLO_DYNAMIC_UPDATE_SLICE)) return;
+    for (int mode = 0; mode < 4; mode++) {
+        n_list = 0;
+        const td_shape_t *m = shape(TD_F32, 1, 2000, 0, NULL), *u = shape(TD_F32, 1, 3, 0, NULL), *i0 = shape(TD_S32, 0, 0, 0, NULL);
+        td_hlo_instr_t *a = param(0, m), *b = param(1, u), *at = param(2, i0);
+        td_hlo_instr_t *neg = instr(TD_HLO_NEGATE, u, b, NULL), *d = instr(TD_HLO_DYNAMIC_UPDATE_SLICE, m, a, neg);
+        ((td_hlo_instr_t **)(uintptr_t)d->operands)[2] = at;
+        d->n_operands = 3;
+        td_hlo_instr_t *d2 = instr(TD_HLO_DYNAMIC_UPDATE_SLICE, m, d, b); /* a second one, elsewhere */
+        ((td_hlo_instr_t **)(uintptr_t)d2->operands)[2] = instr(TD_HLO_NOT, i0, at, NULL);
+        d2->n_operands = 3;
+        td_hlo_instr_t *tmp = list[n_list - 1]; /* operands before users */
+        list[n_list - 1] = d2, list[n_list - 2] = tmp;
+        d2->index = n_list - 1, tmp->index = n_list - 2;
+        static float x[2000], r[2000], r2[2000];
+        float w[3] = {7, 8, 9};
+        int32_t start = 1500;
+        for (int i = 0; i < 2000; i++) x[i] = (float)i;
+        if (mode == 3) {
+            td_hlo_instr_t *sum = instr(TD_HLO_ADD, m, a, d);
+            run_fusion(tuple(d2, sum), 3, (const td_shape_t *[]){m, u, i0, m, m}, 5, (void *[]){x, w, &start, x, r2}, (const uint32_t[]){0, 1, 2, 0, 3});
+        } else {
+            run_fusion(mode == 2 ? d : d2, 3, (const td_shape_t *[]){m, u, i0, m}, 4, (void *[]){x, w, &start, mode ? x : r}, (const uint32_t[]){0, 1, 2, mode ? 0 : 3});
+        }
+        const float *got = mode ? x : r;
+        for (int i = 0; i < 2000; i++) {
+            float e = i >= 1500 && i < 1503 ? -w[i - 1500] : (float)i;
+            ck_assert(got[i] == (i < 3 && mode != 2 ? w[i] : e));
+            if (mode == 3) ck_assert(r2[i] == (float)i + e);
+        }
+    }
+}
+END_TEST
+
 START_TEST(unknown_is_named) {
     const td_shape_t *f = shape(TD_F32, 1, 4, 0, NULL);
     td_hlo_instr_t *a = param(0, f), outer = *a, *ops[1] = {&outer};
@@ -197,6 +233,7 @@ int main(void) {
     tcase_add_test(t, swap);
     tcase_add_test(t, pass_through);
     tcase_add_test(t, packed_iota_bitcast);
+    tcase_add_test(t, update_in_place);
     tcase_add_test(t, unknown_is_named);
     tcase_add_test(t, gemm);
     suite_add_tcase(s, t);
