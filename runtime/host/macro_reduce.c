@@ -130,9 +130,9 @@ td_status_t td_reduce_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, vo
 /* The n elements at base + off as registers: the array itself when it can be used where it lies. */
 static const void *fetch(const reduce_t *r, const lane_t *l, const char *base, const int64_t *off, size_t n, char *s) {
     const char *p = base + off[0] * l->size;
-    bool run = n == 1 || (off[n - 1] - off[0] == (int64_t)n - 1 && off[1] - off[0] == 1);
-    for (size_t i = 1; run && i < n; i++) run = off[i] - off[i - 1] == 1;
-    if (!run) {
+    int64_t broken = 0;
+    for (size_t i = 1; i < n; i++) broken |= (off[i] - off[i - 1]) ^ 1;
+    if (broken) {
         td_take(l->size, base, off, n, s + l->raw_at);
         p = s + l->raw_at;
     }

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gather: one clamped window of the operand per index vector. */
+#include "runtime/host/macro_ops.h"
+
+typedef struct gather {
+    td_strided_t window;
+    td_dims_t index;    /* batch positions in the indices, */
+    td_dims_t result;   /* in the result, */
+    td_dims_t operand;  /* and in the operand (batching dimensions) */
+    int64_t count;
+    uint32_t comps, size;
+    td_type_t type;
+    int64_t comp_stride, max[TD_LIMIT_RANK], stride[TD_LIMIT_RANK]; /* per index component */
+} gather_t;
+
+static bool listed(td_ints_t v, int64_t d, uint32_t *at) {
+    for (uint32_t i = 0; i < v.n; i++)
+        if (v.v[i] == d) {
+            *at = i;
+            return true;
+        }
+    return false;
+}
+
+static td_status_t check_list(const td_hlo_instr_t *instr, td_ints_t v, uint32_t rank, td_err_t *err) {
+    uint64_t seen = 0;
+    for (uint32_t i = 0; i < v.n; i++) {
+        TD_NEED(v.v[i] >= 0 && v.v[i] < rank && !(seen >> v.v[i] & 1), "dimension %lld of rank %u", (long long)v.v[i], rank);
+        seen |= 1ull << v.v[i];
+    }
+    return TD_OK;
+}
+
+static td_status_t check(const td_hlo_instr_t *instr, td_err_t *err) {
+    const td_gather_dims_t *g = instr->gather;
+    TD_NEED(g && instr->n_operands == 2, "no dimension numbers, or %u operands", instr->n_operands);
+    const td_shape_t *a = td_operand(instr, 0), *ix = td_operand(instr, 1), *o = instr->shape;
+    TD_NEED(td_type_is_array(o->type) && a->type == o->type && td_is_index_type(ix->type), "element types");
+    td_status_t st = check_list(instr, g->offset_dims, o->rank, err);
+    if (!st) st = check_list(instr, g->collapsed_slice_dims, a->rank, err);
+    if (!st) st = check_list(instr, g->operand_batching_dims, a->rank, err);
+    if (!st) st = check_list(instr, g->start_index_map, a->rank, err);
+    if (!st) st = check_list(instr, g->start_indices_batching_dims, ix->rank, err);
+    if (st) return st;
+    int64_t ivd = g->index_vector_dim;
+    TD_NEED(ivd >= 0 && ivd <= ix->rank, "index_vector_dim %lld", (long long)ivd);
+    TD_NEED((ivd == ix->rank ? 1 : ix->dims[ivd]) == g->start_index_map.n, "number of index components");
+    TD_NEED(instr->gather_slice_sizes.n == a->rank, "number of slice sizes");
+    TD_NEED(g->start_indices_batching_dims.n == g->operand_batching_dims.n, "number of batching dimensions");
+    TD_NEED(o->rank == g->offset_dims.n + ix->rank - (ivd < ix->rank), "result rank %u", o->rank);
+    for (uint32_t i = 0; i < a->rank; i++) {
+        int64_t n = instr->gather_slice_sizes.v[i];
+        TD_NEED(n >= 0 && n <= a->dims[i], "slice size %u", i);
+    }
+    return TD_OK;
+}
+
+/* The window: operand dimensions neither collapsed nor batching, in order, are the offset dimensions in order. */
+static td_status_t window(const td_hlo_instr_t *instr, const int64_t *as, const int64_t *os, gather_t *x, td_err_t *err) {
+    const td_gather_dims_t *g = instr->gather;
+    const td_shape_t *a = td_operand(instr, 0), *o = instr->shape;
+    int64_t dims[TD_LIMIT_RANK], dst[TD_LIMIT_RANK], src[TD_LIMIT_RANK];
+    uint32_t n = 0, at;
+    for (uint32_t i = 0; i < a->rank; i++) {
+        int64_t size = instr->gather_slice_sizes.v[i];
+        bool batch = listed(g->operand_batching_dims, i, &at);
+        if (listed(g->collapsed_slice_dims, i, &at) || batch) {
+            TD_NEED(size <= 1, "slice size %u is not 1", i);
+            TD_NEED(size == 1 || !o->count, "slice size %u is 0", i);
+            TD_NEED(!batch || !listed(g->start_index_map, i, &at), "dimension %u is batching and indexed", i);
+            continue;
+        }
+        TD_NEED(n < g->offset_dims.n && o->dims[g->offset_dims.v[n]] == size, "offset dimension %u", n);
+        dims[n] = size;
+        dst[n] = os[g->offset_dims.v[n]];
+        src[n++] = as[i];
+    }
+    TD_NEED(n == g->offset_dims.n, "%u offset dimensions", g->offset_dims.n);
+    td_strided_plan(&x->window, td_elem(o), n, dims, dst, src);
+    return TD_OK;
+}
+
+static td_status_t batches(const td_hlo_instr_t *instr, const int64_t *as, const int64_t *os, gather_t *x, td_err_t *err) {
+    const td_gather_dims_t *g = instr->gather;
+    const td_shape_t *a = td_operand(instr, 0), *ix = td_operand(instr, 1), *o = instr->shape;
+    int64_t is[TD_LIMIT_RANK];
+    uint32_t out = 0, at = 0;
+    td_shape_strides(ix, is);
+    for (uint32_t i = 0; i < ix->rank; i++) {
+        if (i == g->index_vector_dim) continue;
+        while (out < o->rank && listed(g->offset_dims, out, &at)) out++;
+        TD_NEED(out < o->rank && o->dims[out] == ix->dims[i], "result dimension %u", out);
+        int64_t step = 0;
+        if (listed(g->start_indices_batching_dims, i, &at)) {
+            int64_t d = g->operand_batching_dims.v[at];
+            TD_NEED(a->dims[d] == ix->dims[i], "batching dimension %u", i);
+            step = as[d];
+        }
+        td_dims_add(&x->index, ix->dims[i], is[i]);
+        td_dims_add(&x->result, ix->dims[i], os[out++]);
+        td_dims_add(&x->operand, ix->dims[i], step);
+    }
+    for (uint32_t i = 0; i < g->start_indices_batching_dims.n; i++)
+        TD_NEED(g->start_indices_batching_dims.v[i] != g->index_vector_dim, "index_vector_dim is batching");
+    x->count = td_dims_count(&x->index);
+    x->comp_stride = g->index_vector_dim < ix->rank ? is[g->index_vector_dim] : 0;
+    return TD_OK;
+}
+
+td_status_t td_gather_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
+                              td_err_t *err) {
+    td_status_t st = check(instr, err);
+    if (st) return st;
+    const td_shape_t *a = td_operand(instr, 0);
+    int64_t as[TD_LIMIT_RANK], os[TD_LIMIT_RANK];
+    gather_t *x = TD_NEW(arena, gather_t);
+    if (!x) return td_arena_fail(arena, err);
+    td_shape_strides(a, as);
+    td_shape_strides(instr->shape, os);
+    if ((st = window(instr, as, os, x, err)) || (st = batches(instr, as, os, x, err))) return st;
+    x->comps = instr->gather->start_index_map.n;
+    for (uint32_t i = 0; i < x->comps; i++) {
+        int64_t d = instr->gather->start_index_map.v[i];
+        x->max[i] = a->dims[d] - instr->gather_slice_sizes.v[d];
+        x->stride[i] = as[d];
+    }
+    x->type = td_operand(instr, 1)->type;
+    x->size = td_elem(a);
+    if (!instr->shape->count) x->count = 0;
+    *out_state = x;
+    *out_scratch = 0;
+    return TD_OK;
+}
+
+void td_gather_run(const void *state, const void *const *in, void *const *out, void *scratch) {
+    enum { TILE = 128 };
+    const gather_t *x = state;
+    int64_t index[TILE], result[TILE], operand[TILE];
+    (void)scratch;
+    for (int64_t first = 0; first < x->count; first += TILE) {
+        size_t n = x->count - first < TILE ? (size_t)(x->count - first) : TILE;
+        td_dims_offsets(&x->index, first, n, index);
+        td_dims_offsets(&x->result, first, n, result);
+        td_dims_offsets(&x->operand, first, n, operand);
+        for (size_t i = 0; i < n; i++) {
+            int64_t at = operand[i];
+            for (uint32_t k = 0; k < x->comps; k++) {
+                int64_t s = td_index_at(x->type, in[1], index[i] + k * x->comp_stride);
+                at += td_clamp_index(s, x->max[k]) * x->stride[k];
+            }
+            td_strided_copy(&x->window, (char *)out[0] + result[i] * x->size, (const char *)in[0] + at * x->size);
+        }
+    }
+}
