@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One HTTP/2 stream: a gRPC call. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/server_internal.h"
+
+#define WINDOW (16 << 20)
+#define NV(n, v) {(uint8_t *)(n), (uint8_t *)(v), sizeof(n) - 1, strlen(v), NGHTTP2_NV_FLAG_NONE}
+
+const char *td_call_path(const td_call_t *c) {
+    return c->path;
+}
+
+td_pb_t td_call_take_body(td_call_t *c) {
+    td_pb_t b = c->body;
+    c->body = (td_pb_t){0};
+    return b;
+}
+
+uint64_t td_call_timeout(const td_call_t *c) {
+    return c->timeout_ns;
+}
+
+void td_call_on_gone(td_call_t *c, void (*gone)(void *user), void *user) {
+    c->gone = gone;
+    c->user = user;
+}
+
+void td_call_gone(td_call_t *c) {
+    void (*gone)(void *) = c->answered ? NULL : c->gone;
+    c->answered = true;
+    c->gone = NULL;
+    if (gone) gone(c->user);
+}
+
+void td_call_free(td_call_t *c) {
+    if (c->prev) c->prev->next = c->next;
+    else c->conn->calls = c->next;
+    if (c->next) c->next->prev = c->prev;
+    td_pb_free(&c->body);
+    td_pb_free(&c->message);
+    free(c);
+}
+
+/* A session that cannot take the answer is broken: reset the stream. */
+static void settle(td_call_t *c, int rv) {
+    td_conn_t *conn = c->conn;
+    if (rv) nghttp2_submit_rst_stream(conn->session, NGHTTP2_FLAG_NONE, c->stream, NGHTTP2_INTERNAL_ERROR);
+    if (!conn->in_callback) td_conn_flush(conn);
+}
+
+static ssize_t read_message(nghttp2_session *s, int32_t stream, uint8_t *buf, size_t room, uint32_t *flags,
+                            nghttp2_data_source *source, void *ctx) {
+    td_call_t *c = source->ptr;
+    (void)ctx;
+    size_t n = c->message.size - c->sent;
+    if (n > room) n = room;
+    memcpy(buf, c->message.data + c->sent, n);
+    c->sent += n;
+    if (c->sent < c->message.size) return (ssize_t)n;
+    nghttp2_nv trailer[] = {NV("grpc-status", "0")};
+    *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+    if (nghttp2_submit_trailer(s, stream, trailer, 1)) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    return (ssize_t)n;
+}
+
+void td_call_reply(td_call_t *c, td_pb_t *message) {
+    if (c->answered) {
+        td_pb_free(message);
+        return;
+    }
+    size_t n = message->size - TD_GRPC_PREFIX;
+    if (message->failed || message->size < TD_GRPC_PREFIX) {
+        td_pb_free(message);
+        td_call_fail(c, TD_GRPC_RESOURCE_EXHAUSTED, "out of memory for the response");
+        return;
+    }
+    if (n > c->conn->server->opts.max_message_bytes) {
+        char text[128];
+        snprintf(text, sizeof text, "the response is %zu bytes, over max_message_bytes %llu", n,
+                 (unsigned long long)c->conn->server->opts.max_message_bytes);
+        td_pb_free(message);
+        td_call_fail(c, TD_GRPC_RESOURCE_EXHAUSTED, text);
+        return;
+    }
+    td_grpc_prefix(message->data, (uint32_t)n);
+    c->message = *message;
+    *message = (td_pb_t){0};
+    c->answered = true;
+    nghttp2_nv head[] = {NV(":status", "200"), NV("content-type", "application/grpc"), NV("grpc-accept-encoding", "identity")};
+    nghttp2_data_provider body = {.source.ptr = c, .read_callback = read_message};
+    settle(c, nghttp2_submit_response(c->conn->session, c->stream, head, 3, &body));
+}
+
+/* The whole answer is one header block; the rest of the request is not wanted. */
+static void fail_http(td_call_t *c, const char *http, td_grpc_code_t code, const char *text) {
+    if (c->answered) return;
+    c->answered = true;
+    char number[12], message[1024];
+    snprintf(number, sizeof number, "%d", (int)code);
+    td_grpc_encode(text, message, sizeof message);
+    nghttp2_nv head[] = {NV(":status", http), NV("content-type", "application/grpc"), NV("grpc-accept-encoding", "identity"),
+                         NV("grpc-status", number), NV("grpc-message", message)};
+    int rv = nghttp2_submit_response(c->conn->session, c->stream, head, 5, NULL);
+    td_pb_free(&c->body);
+    settle(c, rv);
+}
+
+void td_call_fail(td_call_t *c, td_grpc_code_t code, const char *text) {
+    fail_http(c, "200", code, text);
+}
+
+static int on_begin(nghttp2_session *s, const nghttp2_frame *f, void *ctx) {
+    td_conn_t *conn = ctx;
+    if (f->hd.type != NGHTTP2_HEADERS || f->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
+    td_call_t *c = calloc(1, sizeof *c);
+    if (!c) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    c->conn = conn;
+    c->stream = f->hd.stream_id;
+    c->timeout_ns = UINT64_MAX;
+    c->next = conn->calls;
+    if (c->next) c->next->prev = c;
+    conn->calls = c;
+    nghttp2_session_set_stream_user_data(s, c->stream, c);
+    return 0;
+}
+
+static bool is(const uint8_t *p, size_t n, const char *text) {
+    return n == strlen(text) && !memcmp(p, text, n);
+}
+
+static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *name, size_t nn, const uint8_t *value,
+                     size_t nv, uint8_t flags, void *ctx) {
+    td_call_t *c = nghttp2_session_get_stream_user_data(s, f->hd.stream_id);
+    (void)flags;
+    (void)ctx;
+    if (!c || f->hd.type != NGHTTP2_HEADERS || f->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
+    if (is(name, nn, ":method")) {
+        c->post = is(value, nv, "POST");
+    } else if (is(name, nn, ":path")) {
+        c->path_cut = nv >= sizeof c->path || memchr(value, 0, nv);
+        size_t n = c->path_cut ? 0 : nv;
+        if (n) memcpy(c->path, value, n);
+        c->path[n] = 0;
+    } else if (is(name, nn, "content-type")) {
+        c->grpc = nv >= 16 && !memcmp(value, "application/grpc", 16) && (nv == 16 || value[16] == '+' || value[16] == ';');
+    } else if (is(name, nn, "grpc-timeout")) {
+        c->bad_timeout = !td_grpc_timeout((const char *)value, nv, &c->timeout_ns);
+    }
+    return 0;
+}
+
+static int on_data(nghttp2_session *s, uint8_t flags, int32_t stream, const uint8_t *data, size_t n, void *ctx) {
+    td_call_t *c = nghttp2_session_get_stream_user_data(s, stream);
+    td_conn_t *conn = ctx;
+    (void)flags;
+    if (!c || c->answered) return 0;
+    uint64_t max = conn->server->opts.max_message_bytes;
+    uint64_t room = max + TD_GRPC_PREFIX - c->body.size; /* the body never passes max + 5 */
+    bool over = n > room;
+    if (!over) td_pb_raw(&c->body, data, n);
+    if (!over && c->body.size >= TD_GRPC_PREFIX) {
+        const uint8_t *p = c->body.data;
+        over = ((uint64_t)p[1] << 24 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 8 | p[4]) > max;
+    }
+    if (over) {
+        char text[96];
+        snprintf(text, sizeof text, "the request is over max_message_bytes %llu", (unsigned long long)max);
+        td_call_fail(c, TD_GRPC_RESOURCE_EXHAUSTED, text);
+    } else if (c->body.failed) {
+        td_call_fail(c, TD_GRPC_RESOURCE_EXHAUSTED, "out of memory for the request");
+    }
+    return 0;
+}
+
+static void complete(td_conn_t *conn, td_call_t *c) {
+    if (c->answered) return;
+    if (!c->post) fail_http(c, "405", TD_GRPC_INTERNAL, "expected method POST");
+    else if (!c->grpc) fail_http(c, "415", TD_GRPC_INTERNAL, "expected content-type application/grpc");
+    else if (c->bad_timeout) td_call_fail(c, TD_GRPC_INTERNAL, "grpc-timeout: expected digits and one of HMSmun");
+    else if (c->path_cut) td_call_fail(c, TD_GRPC_UNIMPLEMENTED, "no such method: the path is too long");
+    else conn->server->opts.on_call(conn->server->opts.ctx, c);
+}
+
+static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *ctx) {
+    bool last = (f->hd.type == NGHTTP2_DATA || f->hd.type == NGHTTP2_HEADERS) && (f->hd.flags & NGHTTP2_FLAG_END_STREAM);
+    td_call_t *c = last ? nghttp2_session_get_stream_user_data(s, f->hd.stream_id) : NULL;
+    if (c) complete(ctx, c);
+    return 0;
+}
+
+/* An answer before the request's end: the rest is refused, without an error. */
+static int on_sent(nghttp2_session *s, const nghttp2_frame *f, void *ctx) {
+    (void)ctx;
+    if (f->hd.type != NGHTTP2_HEADERS || !(f->hd.flags & NGHTTP2_FLAG_END_STREAM)) return 0;
+    if (nghttp2_session_get_stream_remote_close(s, f->hd.stream_id) == 0)
+        nghttp2_submit_rst_stream(s, NGHTTP2_FLAG_NONE, f->hd.stream_id, NGHTTP2_NO_ERROR);
+    return 0;
+}
+
+static int on_close(nghttp2_session *s, int32_t stream, uint32_t code, void *ctx) {
+    td_call_t *c = nghttp2_session_get_stream_user_data(s, stream);
+    (void)code;
+    (void)ctx;
+    if (!c) return 0;
+    td_call_gone(c);
+    td_call_free(c);
+    return 0;
+}
+
+static int start(nghttp2_session *s, uint32_t streams) {
+    nghttp2_settings_entry set[] = {{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, streams},
+                                    {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, WINDOW},
+                                    {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, 16384}};
+    int rv = nghttp2_submit_settings(s, NGHTTP2_FLAG_NONE, set, 3);
+    return rv ? rv : nghttp2_session_set_local_window_size(s, NGHTTP2_FLAG_NONE, 0, WINDOW);
+}
+
+nghttp2_session *td_call_session(td_conn_t *conn) {
+    nghttp2_session_callbacks *cb = NULL;
+    nghttp2_option *opt = NULL;
+    nghttp2_session *s = NULL;
+    if (!nghttp2_session_callbacks_new(&cb) && !nghttp2_option_new(&opt)) {
+        nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin);
+        nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
+        nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
+        nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
+        nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_sent);
+        nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_close);
+        nghttp2_option_set_no_http_messaging(opt, 1); /* clients on Unix sockets send odd :authority values */
+        if (!nghttp2_session_server_new2(&s, cb, conn, opt) && start(s, conn->server->opts.max_concurrent_streams)) {
+            nghttp2_session_del(s);
+            s = NULL;
+        }
+    }
+    nghttp2_option_del(opt);
+    nghttp2_session_callbacks_del(cb);
+    return s;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gRPC calls over HTTP/2 on a Unix socket. Thread: the loop's. */
+#ifndef TD_DAEMON_SERVER_H
+#define TD_DAEMON_SERVER_H
+
+#include <uv.h>
+
+#include "daemon/grpc.h"
+#include "daemon/pb.h"
+
+typedef struct td_server td_server_t;
+typedef struct td_call td_call_t; /* a request whose body is complete; answer it exactly once or drop it */
+
+typedef struct td_server_opts {
+    uv_loop_t *loop;
+    int fd; /* bound; becomes the server's */
+    uint64_t max_message_bytes;
+    uint32_t max_concurrent_streams;
+    /* A request is complete. May answer at once or keep the call. */
+    void (*on_call)(void *ctx, td_call_t *call);
+    /* After td_server_drain: the last connection has closed. */
+    void (*on_drained)(void *ctx);
+    void *ctx;
+} td_server_opts_t;
+
+td_status_t td_server_create(const td_server_opts_t *opts, td_server_t **out, td_err_t *err);
+/* Stops accepting, sends GOAWAY, lets open calls finish. */
+void td_server_drain(td_server_t *s);
+/* Closes every connection; their calls are gone. */
+void td_server_abort(td_server_t *s);
+/* After the loop has ended. NULL is fine. */
+void td_server_free(td_server_t *s);
+
+const char *td_call_path(const td_call_t *c);
+/* The body moves to the caller, who frees it. */
+td_pb_t td_call_take_body(td_call_t *c);
+/* Nanoseconds from the arrival of the headers; UINT64_MAX: none. */
+uint64_t td_call_timeout(const td_call_t *c);
+/* Called once if the client leaves before the answer; the call is then invalid. */
+void td_call_on_gone(td_call_t *c, void (*gone)(void *user), void *user);
+/* message begins with TD_GRPC_PREFIX bytes of room; it moves to the call. */
+void td_call_reply(td_call_t *c, td_pb_t *message);
+void td_call_fail(td_call_t *c, td_grpc_code_t code, const char *text);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by server.c (connections) and call.c (streams). */
+#ifndef TD_DAEMON_SERVER_INTERNAL_H
+#define TD_DAEMON_SERVER_INTERNAL_H
+
+#include <nghttp2/nghttp2.h>
+
+#include "daemon/server.h"
+
+#define TD_SERVER_PATH_MAX 128
+
+typedef struct td_conn td_conn_t;
+struct td_conn {
+    uv_pipe_t pipe;
+    td_server_t *server;
+    td_conn_t *prev, *next;
+    td_call_t *calls;
+    nghttp2_session *session;
+    uv_write_t write;
+    td_pb_t out; /* what the write in flight sends */
+    bool writing, in_callback, closing;
+};
+
+struct td_call {
+    td_conn_t *conn;
+    td_call_t *prev, *next;
+    int32_t stream;
+    char path[TD_SERVER_PATH_MAX];
+    bool post, grpc, path_cut, bad_timeout, answered;
+    uint64_t timeout_ns;
+    td_pb_t body, message;
+    size_t sent; /* of message */
+    td_grpc_code_t code;
+    void (*gone)(void *user);
+    void *user;
+};
+
+struct td_server {
+    td_server_opts_t opts;
+    uv_pipe_t listener;
+    td_conn_t *conns;
+    uint32_t n_conns;
+    bool draining, told;
+};
+
+/* call.c: the session's callbacks. NULL when memory is gone. */
+nghttp2_session *td_call_session(td_conn_t *c);
+void td_call_gone(td_call_t *c);
+void td_call_free(td_call_t *c);
+/* server.c: sends what the session has. May close the connection. */
+void td_conn_flush(td_conn_t *c);
+
+#endif
