@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The listener and its connections. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "daemon/server_internal.h"
+
+#define MAX_CONNS 1024
+#define BATCH_BYTES (1u << 20) /* of one write */
+#define READ_BYTES (256u << 10)
+
+static uint8_t read_buf[READ_BYTES]; /* one loop, one read at a time */
+
+static void check_drained(td_server_t *s) {
+    if (!s->draining || s->told || s->conns) return;
+    s->told = true;
+    s->opts.on_drained(s->opts.ctx);
+}
+
+static void on_conn_closed(uv_handle_t *h) {
+    td_conn_t *c = h->data;
+    td_server_t *s = c->server;
+    if (c->prev) c->prev->next = c->next;
+    else s->conns = c->next;
+    if (c->next) c->next->prev = c->prev;
+    s->n_conns--;
+    nghttp2_session_del(c->session);
+    while (c->calls) td_call_free(c->calls);
+    td_pb_free(&c->out);
+    free(c);
+    check_drained(s);
+}
+
+static void conn_close(td_conn_t *c) {
+    if (c->closing) return;
+    c->closing = true;
+    for (td_call_t *x = c->calls; x; x = x->next) td_call_gone(x);
+    uv_close((uv_handle_t *)&c->pipe, on_conn_closed);
+}
+
+static void on_written(uv_write_t *w, int status) {
+    td_conn_t *c = w->data;
+    c->writing = false;
+    c->out.size = 0;
+    if (status < 0) conn_close(c);
+    else td_conn_flush(c);
+}
+
+void td_conn_flush(td_conn_t *c) {
+    if (c->closing || c->writing) return;
+    c->in_callback = true; /* sending may close streams, and those may fail others */
+    ssize_t n = 0;
+    const uint8_t *p;
+    while (c->out.size < BATCH_BYTES && (n = nghttp2_session_mem_send(c->session, &p)) > 0)
+        td_pb_raw(&c->out, p, (size_t)n);
+    c->in_callback = false;
+    bool over = !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session);
+    if (n < 0 || c->out.failed || (over && !c->out.size)) {
+        conn_close(c);
+        return;
+    }
+    if (!c->out.size) return;
+    uv_buf_t b = uv_buf_init((char *)c->out.data, (unsigned)c->out.size);
+    c->writing = true;
+    c->write.data = c;
+    if (uv_write(&c->write, (uv_stream_t *)&c->pipe, &b, 1, on_written)) {
+        c->writing = false;
+        conn_close(c);
+    }
+}
+
+static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *out) {
+    (void)h;
+    (void)hint;
+    *out = uv_buf_init((char *)read_buf, sizeof read_buf);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
+    td_conn_t *c = stream->data;
+    if (n == 0 || c->closing) return;
+    if (n < 0) {
+        conn_close(c);
+        return;
+    }
+    c->in_callback = true;
+    ssize_t k = nghttp2_session_mem_recv(c->session, (const uint8_t *)buf->base, (size_t)n);
+    c->in_callback = false;
+    if (k < 0) conn_close(c);
+    else td_conn_flush(c);
+}
+
+static void on_accept_closed(uv_handle_t *h) {
+    free(h->data);
+}
+
+static void on_connection(uv_stream_t *listener, int status) {
+    td_server_t *s = listener->data;
+    td_conn_t *c = status < 0 ? NULL : calloc(1, sizeof *c);
+    if (!c) return;
+    c->server = s;
+    uv_pipe_init(s->opts.loop, &c->pipe, 0);
+    c->pipe.data = c;
+    bool ok = !uv_accept(listener, (uv_stream_t *)&c->pipe) && s->n_conns < MAX_CONNS && (c->session = td_call_session(c));
+    if (!ok) {
+        uv_close((uv_handle_t *)&c->pipe, on_accept_closed);
+        return;
+    }
+    c->next = s->conns;
+    if (c->next) c->next->prev = c;
+    s->conns = c;
+    s->n_conns++;
+    if (uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read)) conn_close(c);
+    else td_conn_flush(c);
+}
+
+td_status_t td_server_create(const td_server_opts_t *opts, td_server_t **out, td_err_t *err) {
+    *out = NULL;
+    td_server_t *s = calloc(1, sizeof *s);
+    if (!s) {
+        close(opts->fd);
+        return td_fail(err, TD_NOMEM, "out of memory");
+    }
+    s->opts = *opts;
+    *out = s;
+    uv_pipe_init(opts->loop, &s->listener, 0);
+    s->listener.data = s;
+    int e = uv_pipe_open(&s->listener, opts->fd);
+    if (e) close(opts->fd);
+    if (!e) e = uv_listen((uv_stream_t *)&s->listener, 128, on_connection);
+    return e ? td_fail(err, TD_IO, "listening: %s", uv_strerror(e)) : TD_OK;
+}
+
+void td_server_drain(td_server_t *s) {
+    if (s->draining) return;
+    s->draining = true;
+    uv_close((uv_handle_t *)&s->listener, NULL);
+    for (td_conn_t *c = s->conns, *next; c; c = next) {
+        next = c->next;
+        if (c->closing) continue;
+        int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
+        if (nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0)) conn_close(c);
+        else td_conn_flush(c);
+    }
+    check_drained(s);
+}
+
+void td_server_abort(td_server_t *s) {
+    for (td_conn_t *c = s->conns; c; c = c->next) conn_close(c);
+}
+
+void td_server_free(td_server_t *s) {
+    free(s);
+}
