@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The methods: Open Inference Protocol and gRPC health. Thread: the loop's. */
+#ifndef TD_DAEMON_SERVICE_H
+#define TD_DAEMON_SERVICE_H
+
+#include "daemon/server.h"
+#include "daemon/worker.h"
+#include "store/store.h"
+
+#define TD_VERSION "0.1.0"
+
+typedef struct td_service {
+    uv_loop_t *loop;
+    td_store_t *store;
+    td_worker_t *worker;
+    uint64_t max_message_bytes;
+    bool draining;
+} td_service_t;
+
+/* A td_server_opts_t.on_call; ctx is the td_service_t. */
+void td_service_call(void *ctx, td_call_t *call);
+
+#endif
