@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of macro ops. */
+#include "runtime/host/macro_ops.h"
+
+static const td_host_op_kind_t kinds[] = {
+    {TD_HLO_BROADCAST, td_move_prepare, td_move_run, false},
+    {TD_HLO_TRANSPOSE, td_move_prepare, td_move_run, false},
+    {TD_HLO_SLICE, td_move_prepare, td_move_run, false},
+    {TD_HLO_REVERSE, td_move_prepare, td_move_run, false},
+    {TD_HLO_COPY, td_move_prepare, td_move_run, false},
+    {TD_HLO_RESHAPE, td_reshape_prepare, td_reshape_run, false},
+    {TD_HLO_CONCATENATE, td_concat_prepare, td_concat_run, false},
+    {TD_HLO_PAD, td_pad_prepare, td_pad_run, false},
+    {TD_HLO_DYNAMIC_SLICE, td_dynamic_slice_prepare, td_dynamic_slice_run, false},
+    {TD_HLO_DYNAMIC_UPDATE_SLICE, td_dynamic_update_prepare, td_dynamic_update_run, true},
+    {TD_HLO_GATHER, td_gather_prepare, td_gather_run, false},
+    {TD_HLO_REDUCE, td_reduce_prepare, td_reduce_run, false},
+    {TD_HLO_REDUCE_WINDOW, td_window_prepare, td_window_run, false},
+    {TD_HLO_DOT, td_dot_prepare, td_dot_run, false},
+    {TD_HLO_SORT, td_sort_prepare, td_sort_run, false},
+};
+
+const td_host_op_kind_t *td_host_op_find(td_opcode_t op) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i].opcode == op) return &kinds[i];
+    return NULL;
+}
