@@ -14,6 +14,7 @@ static const td_host_op_kind_t kinds[] = {
     {TD_HLO_DYNAMIC_SLICE, td_dynamic_slice_prepare, td_dynamic_slice_run, false},
     {TD_HLO_DYNAMIC_UPDATE_SLICE, td_dynamic_update_prepare, td_dynamic_update_run, true},
     {TD_HLO_GATHER, td_gather_prepare, td_gather_run, false},
+    {TD_HLO_SCATTER, td_scatter_prepare, td_scatter_run, true},
     {TD_HLO_REDUCE, td_reduce_prepare, td_reduce_run, false},
     {TD_HLO_REDUCE_WINDOW, td_window_prepare, td_window_run, false},
     {TD_HLO_DOT, td_dot_prepare, td_dot_run, false},

@@ -102,6 +102,5 @@ TD_MACRO(reduce);
 TD_MACRO(window);
 TD_MACRO(dot);
 TD_MACRO(sort);
-TD_MACRO(iota);
 
 #endif
