@@ -100,6 +100,7 @@ static void done(td_job_t *j) {
 static void start_timer(request_t *r, uint64_t ns) {
     if (ns == UINT64_MAX || uv_timer_init(r->service->loop, &r->timer)) return;
     r->timer.data = r;
+    uv_update_time(r->service->loop);
     r->has_timer = true;
     r->owners++;
     uv_timer_start(&r->timer, on_deadline, ns / 1000000u + (ns % 1000000u != 0), 0);

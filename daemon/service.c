@@ -156,15 +156,15 @@ static void call_method(td_service_t *s, method_fn *fn, td_call_t *call) {
     td_call_fail(call, compressed ? TD_GRPC_UNIMPLEMENTED : td_grpc_code(r), err.text);
 }
 
-void td_service_call(void *ctx, td_call_t *call) {
+void td_service_call(td_service_t *s, td_call_t *call) {
     const char *path = td_call_path(call);
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (!strcmp(path, methods[i].path)) {
-            call_method(ctx, methods[i].fn, call);
+            call_method(s, methods[i].fn, call);
             return;
         }
     if (!strcmp(path, "/inference.GRPCInferenceService/ModelInfer")) {
-        td_infer_start(ctx, call);
+        td_infer_start(s, call);
         return;
     }
     char text[192] = "unknown method ";

@@ -17,7 +17,6 @@ typedef struct td_service {
     bool draining;
 } td_service_t;
 
-/* A td_server_opts_t.on_call; ctx is the td_service_t. */
-void td_service_call(void *ctx, td_call_t *call);
+void td_service_call(td_service_t *s, td_call_t *call);
 
 #endif
