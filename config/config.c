@@ -82,6 +82,17 @@ static td_status_t set(loader_t *l, const setting_t *s, const yaml_node_t *v) {
     return TD_OK;
 }
 
+/* The key that a misspelt one is near to: one letter more, less or other. NULL: none. */
+static const char *near_key(const char *name) {
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        const char *a = name, *b = settings[i].name;
+        while (*a && *a == *b) a++, b++;
+        if ((*a && !strcmp(a + 1, b)) || (*b && !strcmp(a, b + 1)) || (*a && *b && !strcmp(a + 1, b + 1)))
+            return settings[i].name;
+    }
+    return NULL;
+}
+
 static td_status_t set_pair(loader_t *l, const yaml_node_t *k, const yaml_node_t *v) {
     unsigned long line = k->start_mark.line + 1;
     if (k->type != YAML_SCALAR_NODE) return td_fail(l->err, TD_USAGE, "%s:%lu: the key is not a word", l->path, line);
@@ -94,7 +105,9 @@ static td_status_t set_pair(loader_t *l, const yaml_node_t *k, const yaml_node_t
             return td_fail(l->err, TD_USAGE, "%s:%lu: %s takes one value", l->path, line, name);
         return set(l, &settings[i], v);
     }
-    return td_fail(l->err, TD_USAGE, "%s:%lu: unknown key %.64s", l->path, line, name);
+    const char *near = near_key(name);
+    return td_fail(l->err, TD_USAGE, "%s:%lu: unknown key '%.64s'%s%s%s", l->path, line, name, near ? " (did you mean '" : "",
+                   near ? near : "", near ? "'?)" : "");
 }
 
 static td_status_t walk(loader_t *l, yaml_document_t *doc) {

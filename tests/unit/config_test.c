@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/config.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const keys[] = {"socket",      "socket_mode",       "store",                  "device",          "threads",
+                                   "queue_depth", "max_message_bytes", "max_concurrent_streams", "drain_timeout_ms"};
+#define N_KEYS (sizeof keys / sizeof *keys)
+
+/* On success the caller frees *c. The file's name, for messages, is in path. */
+static td_status_t load_text(const char *text, size_t size, td_config_t *c, char path[64], td_err_t *err) {
+    strcpy(path, "/tmp/thunkd-config-XXXXXX");
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, size), (ssize_t)size);
+    close(fd);
+    td_status_t s = td_config_load(path, c, err);
+    unlink(path);
+    return s;
+}
+
+/* The documented file lists every key with its default value. */
+START_TEST(shipped_file) {
+    char path[64];
+    td_config_t a, b;
+    td_err_t err = {0};
+    ck_assert_msg(td_config_load("config/thunkd.yaml", &a, &err) == TD_OK, "%s", err.text);
+    ck_assert_int_eq(load_text("", 0, &b, path, &err), TD_OK);
+    ck_assert_str_eq(a.socket, b.socket);
+    ck_assert_str_eq(a.store, b.store);
+    ck_assert_str_eq(a.device, b.device);
+    ck_assert_uint_eq(a.socket_mode, b.socket_mode);
+    ck_assert_uint_eq(a.threads, b.threads);
+    ck_assert_uint_eq(a.queue_depth, b.queue_depth);
+    ck_assert_uint_eq(a.max_message_bytes, b.max_message_bytes);
+    ck_assert_uint_eq(a.max_concurrent_streams, b.max_concurrent_streams);
+    ck_assert_uint_eq(a.drain_timeout_ms, b.drain_timeout_ms);
+    td_config_free(&a);
+    td_config_free(&b);
+}
+END_TEST
+
+START_TEST(shipped_file_names_every_key) {
+    static char text[8192];
+    char want[64];
+    FILE *f = fopen("config/thunkd.yaml", "r");
+    ck_assert_ptr_nonnull(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    snprintf(want, sizeof want, "\n%s: ", keys[_i]);
+    ck_assert_ptr_nonnull(strstr(text, want));
+}
+END_TEST
+
+START_TEST(values) {
+    static const char text[] = "socket: \"/run/a b.sock\"\nsocket_mode: 0600\nthreads: 4\nmax_message_bytes: 65536\n";
+    char path[64];
+    td_config_t c;
+    td_err_t err = {0};
+    ck_assert_msg(load_text(text, strlen(text), &c, path, &err) == TD_OK, "%s", err.text);
+    ck_assert_str_eq(c.socket, "/run/a b.sock");
+    ck_assert_uint_eq(c.socket_mode, 0600);
+    ck_assert_uint_eq(c.threads, 4);
+    ck_assert_uint_eq(c.max_message_bytes, 65536);
+    ck_assert_str_eq(c.device, "host");
+    td_config_free(&c);
+    ck_assert_ptr_null(c.socket);
+}
+END_TEST
+
+static const struct {
+    const char *text, *message; /* after "FILE:" */
+} broken[] = {
+    {"socket: /a\nthreads: 1\nstor: /b\n", "3: unknown key 'stor' (did you mean 'store'?)"},
+    {"# c\n\nxyzzy: 1\n", "3: unknown key 'xyzzy'"},
+    {"threads: 0\n", "1: threads: expected 1 to 256, got 0"},
+    {"threads: 257\n", "1: threads: expected 1 to 256, got 257"},
+    {"\nthreads: four\n", "2: threads: expected a number, got 'four'"},
+    {"threads: -1\n", "1: threads: expected a number, got '-1'"},
+    {"threads: 99999999999999999999999\n", "1: threads: expected a number, got '99999999999999999999999'"},
+    {"socket_mode: 0888\n", "1: socket_mode: expected an octal number, got '0888'"},
+    {"socket_mode: 7777\n", "1: socket_mode: expected 0 to 777, got 7777"},
+    {"threads: 1\nthreads: 2\n", "2: threads is set twice"},
+    {"threads: [1]\n", "1: threads takes one value"},
+    {"- threads\n", "1: expected 'key: value' lines"},
+    {"[a]: 1\n", "1: the key is not a word"},
+    {"socket: \"\"\n", "1: socket: expected 1 to 107 bytes, got 0"},
+    {"socket: \"a\\0b\"\n", "1: socket holds a NUL byte"},
+    {"threads: 1\nstore: \"x\n", "3: "},
+    {"threads: 1\n  store: x\n", "2: "},
+    {"a: \xff\n", "1: "},
+};
+
+START_TEST(errors_name_the_line) {
+    char path[64], want[256];
+    td_config_t c;
+    td_err_t err = {0};
+    ck_assert_int_eq(load_text(broken[_i].text, strlen(broken[_i].text), &c, path, &err), TD_USAGE);
+    snprintf(want, sizeof want, "%s:%s", path, broken[_i].message);
+    size_t n = strlen(want);
+    if (want[n - 1] == ' ') ck_assert_msg(!strncmp(err.text, want, n), "%s", err.text);
+    else ck_assert_str_eq(err.text, want);
+}
+END_TEST
+
+START_TEST(no_file) {
+    td_config_t c;
+    td_err_t err = {0};
+    ck_assert_int_eq(td_config_load("/nonexistent/thunkd.yaml", &c, &err), TD_IO);
+    ck_assert_str_eq(err.text, "/nonexistent/thunkd.yaml: No such file or directory");
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("config");
+    TCase *t = tcase_create("config");
+    tcase_add_test(t, shipped_file);
+    tcase_add_loop_test(t, shipped_file_names_every_key, 0, N_KEYS);
+    tcase_add_test(t, values);
+    tcase_add_loop_test(t, errors_name_the_line, 0, sizeof broken / sizeof *broken);
+    tcase_add_test(t, no_file);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
