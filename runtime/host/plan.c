@@ -68,15 +68,12 @@ static td_status_t add_const(td_plan_t *p, const td_hlo_instr_t *in, uint32_t *i
     if (!in->literal || !td_type_is_array(s->type)) return unsupported(in, err);
     const td_span_t b = in->literal->bytes;
     if (b.size < s->bytes) return td_fail(err, TD_MISMATCH, "%s: constant has %zu bytes, its shape %llu", in->name, b.size, (unsigned long long)s->bytes);
-    const void *bytes = b.data;
-    if (s->bits < 8 || (uintptr_t)bytes % 16) {
-        size_t n = (size_t)s->count * td_type_bytes(s->type);
-        void *copy = td_arena_align(p->arena, n + 16, 64);
-        if (!copy) return td_arena_fail(p->arena, err);
-        if (s->bits < 8) td_subbyte_unpack(s->type, bytes, copy, (size_t)s->count);
-        else if (n) memcpy(copy, bytes, n);
-        bytes = copy;
-    }
+    /* A copy: the kernel outlives the module and its artifact. */
+    size_t n = (size_t)s->count * td_type_bytes(s->type);
+    void *bytes = td_arena_align(p->arena, n + 16, 64);
+    if (!bytes) return td_arena_fail(p->arena, err);
+    if (s->bits < 8) td_subbyte_unpack(s->type, b.data, bytes, (size_t)s->count);
+    else if (n) memcpy(bytes, b.data, n);
     td_val_t *v = add(p, TD_VAL_CONST, s->type, s->count, id);
     if (!v) return td_arena_fail(p->arena, err);
     v->buf = (td_buf_t){.space = TD_BUF_CONST, .bytes = bytes};
