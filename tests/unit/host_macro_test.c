@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Macro ops of the host device on small arrays; expected values are those of numpy. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/host/host_op.h"
+
+static td_arena_t arena;
+static void setup(void) { td_arena_init(&arena, td_alloc_default(), 0); }
+static void teardown(void) { td_arena_deinit(&arena); }
+
+#define DIMS(...) (sizeof((int64_t[]){0, ##__VA_ARGS__}) / 8 - 1), (const int64_t[]){0, ##__VA_ARGS__} + 1
+#define INTS(...) ((td_ints_t){(const int64_t[]){__VA_ARGS__}, sizeof((int64_t[]){__VA_ARGS__}) / 8})
+#define LAYOUT(...) (const int32_t[]){__VA_ARGS__}
+
+static const td_shape_t *shape(td_type_t t, const int32_t *layout, size_t rank, const int64_t *dims) {
+    const td_shape_t *s = NULL;
+    ck_assert_int_eq(td_shape_make(&arena, t, (uint32_t)rank, dims, layout, &s, NULL), TD_OK);
+    return s;
+}
+
+static td_hlo_instr_t *node(td_opcode_t op, const td_shape_t *s, uint32_t n, td_hlo_instr_t **operands) {
+    td_hlo_instr_t *i = TD_NEW(&arena, td_hlo_instr_t);
+    td_hlo_instr_t **o = TD_NEW_N(&arena, td_hlo_instr_t *, n);
+    for (uint32_t k = 0; k < n; k++) o[k] = operands[k];
+    *i = (td_hlo_instr_t){.opcode = op, .shape = s, .name = "x", .opcode_name = td_opcode_name(op), .operands = o,
+                          .n_operands = n, .feature_group_count = 1, .batch_group_count = 1};
+    return i;
+}
+static td_hlo_instr_t *param(const td_shape_t *s) { return node(TD_HLO_PARAMETER, s, 0, NULL); }
+
+/* op(p[a], p[b]) over n scalar parameters. */
+static const td_hlo_comp_t *binary(td_opcode_t op, td_type_t in, td_type_t out, uint32_t n, uint32_t a, uint32_t b) {
+    td_hlo_comp_t *c = TD_NEW(&arena, td_hlo_comp_t);
+    td_hlo_instr_t **p = TD_NEW_N(&arena, td_hlo_instr_t *, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        p[i] = param(shape(in, NULL, DIMS()));
+        p[i]->parameter_number = p[i]->index = i;
+    }
+    p[n] = node(op, shape(out, NULL, DIMS()), 2, (td_hlo_instr_t *[]){p[a], p[b]});
+    p[n]->index = n;
+    p[n]->direction = TD_CMP_LT;
+    *c = (td_hlo_comp_t){.name = "f", .instrs = p, .n_instrs = n + 1, .root = p[n], .params = p, .n_params = n};
+    for (uint32_t i = 0; i <= n; i++) p[i]->comp = c;
+    return c;
+}
+static void call(td_hlo_instr_t *i, const td_hlo_comp_t *c) {
+    const td_hlo_comp_t **v = TD_NEW_N(&arena, const td_hlo_comp_t *, 1);
+    v[0] = c;
+    i->called = v;
+    i->n_called = 1;
+}
+
+static td_status_t run(td_hlo_instr_t *i, const void *const *in, void *const *out) {
+    const td_host_op_kind_t *k = td_host_op_find(i->opcode);
+    ck_assert_ptr_nonnull(k);
+    void *state = NULL;
+    uint64_t scratch = 0;
+    td_err_t err = {0};
+    td_status_t st = k->prepare(i, &arena, &state, &scratch, &err);
+    if (st) return st;
+    void *s = aligned_alloc(64, (scratch + 127) & ~63ull);
+    k->run(state, in, out, s);
+    free(s);
+    return TD_OK;
+}
+static td_status_t run1(td_hlo_instr_t *i, const void *a, const void *b, const void *c, void *out) {
+    return run(i, (const void *[]){a, b, c}, (void *[]){out});
+}
+#define EXPECT(got, ...)                                        \
+    do {                                                        \
+        const __typeof__((got)[0]) want_[] = {__VA_ARGS__};     \
+        ck_assert_mem_eq(got, want_, sizeof want_);             \
+    } while (0)
+#define NODE(op, s, ...) node(op, s, sizeof((td_hlo_instr_t *[]){__VA_ARGS__}) / 8, (td_hlo_instr_t *[]){__VA_ARGS__})
+
+START_TEST(moves) {
+    const int32_t x[6] = {0, 1, 2, 3, 4, 5};
+    int32_t y[24];
+    const td_shape_t *s = shape(TD_S32, NULL, DIMS(2, 3)), *t = shape(TD_S32, LAYOUT(0, 1), DIMS(2, 3));
+    td_hlo_instr_t *i = NODE(TD_HLO_TRANSPOSE, shape(TD_S32, NULL, DIMS(3, 2)), param(s));
+    i->dimensions = INTS(1, 0);
+    ck_assert_int_eq(run1(i, x, NULL, NULL, y), TD_OK);
+    EXPECT(y, 0, 3, 1, 4, 2, 5);
+    ck_assert_int_eq(run1(NODE(TD_HLO_COPY, t, param(s)), x, NULL, NULL, y), TD_OK);
+    EXPECT(y, 0, 3, 1, 4, 2, 5);
+    i = NODE(TD_HLO_REVERSE, s, param(s));
+    i->dimensions = INTS(0, 1);
+    ck_assert_int_eq(run1(i, x, NULL, NULL, y), TD_OK);
+    EXPECT(y, 5, 4, 3, 2, 1, 0);
+    i = NODE(TD_HLO_SLICE, shape(TD_S32, NULL, DIMS(1, 2)), param(s));
+    i->slice = (td_slice_dim_t[]){{1, 2, 1}, {0, 3, 2}};
+    i->n_slice = 2;
+    ck_assert_int_eq(run1(i, x, NULL, NULL, y), TD_OK);
+    EXPECT(y, 3, 5);
+    i->slice[1].limit = 4;
+    ck_assert_int_eq(run1(i, x, NULL, NULL, y), TD_MALFORMED);
+    i = NODE(TD_HLO_BROADCAST, shape(TD_S32, NULL, DIMS(3, 2, 2)), param(shape(TD_S32, NULL, DIMS(2))));
+    i->dimensions = INTS(1);
+    ck_assert_int_eq(run1(i, x, NULL, NULL, y), TD_OK);
+    EXPECT(y, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1);
+    i = NODE(TD_HLO_RESHAPE, shape(TD_S32, LAYOUT(0, 1), DIMS(3, 2)), param(t));
+    ck_assert_int_eq(run1(i, x, NULL, NULL, y), TD_OK); /* logical 0 2 4 1 3 5 */
+    EXPECT(y, 0, 4, 3, 2, 1, 5);
+    i = NODE(TD_HLO_TRANSPOSE, shape(TD_S32, NULL, DIMS(2, 1, 1, 1, 1, 3)), param(shape(TD_S32, NULL, DIMS(3, 1, 1, 1, 1, 2))));
+    i->dimensions = INTS(5, 1, 2, 3, 4, 0);
+    ck_assert_int_eq(run1(i, x, NULL, NULL, y), TD_OK);
+    EXPECT(y, 0, 2, 4, 1, 3, 5);
+}
+END_TEST
+
+static void dot_case(td_type_t t, td_type_t o, const int32_t *la, const int32_t *lb, const int32_t *lc, const void *a,
+                     const void *b, void *c) {
+    td_hlo_instr_t *i = NODE(TD_HLO_DOT, shape(o, lc, DIMS(2, 2)), param(shape(t, la, DIMS(2, 3))), param(shape(t, lb, DIMS(3, 2))));
+    i->dot = &(td_dot_dims_t){INTS(1), INTS(0), {0}, {0}};
+    ck_assert_int_eq(run1(i, a, b, NULL, c), TD_OK);
+}
+
+START_TEST(dots) {
+    const float a[6] = {1, 2, 3, 4, 5, 6}, at[6] = {1, 4, 2, 5, 3, 6}, b[6] = {1, -1, 2, 0, 3, 5}, bt[6] = {1, 2, 3, -1, 0, 5};
+    for (int k = 0; k < 8; k++) {
+        float c[4];
+        dot_case(TD_F32, TD_F32, k & 1 ? LAYOUT(0, 1) : NULL, k & 2 ? LAYOUT(0, 1) : NULL, k & 4 ? LAYOUT(0, 1) : NULL,
+                 k & 1 ? at : a, k & 2 ? bt : b, c);
+        if (k & 4) EXPECT(c, 14, 32, 14, 26);
+        else EXPECT(c, 14, 14, 32, 26);
+    }
+    const int8_t ia[6] = {100, 100, 100, -128, 1, 2}, ib[6] = {127, 1, 127, 1, 127, -1};
+    int32_t ic[4];
+    dot_case(TD_S8, TD_S32, NULL, NULL, LAYOUT(0, 1), ia, ib, ic);
+    EXPECT(ic, 38100, -15875, 100, -129);
+    int8_t wrapped[4];
+    dot_case(TD_S8, TD_S8, NULL, NULL, NULL, ia, ib, wrapped);
+    EXPECT(wrapped, -44, 100, -3, 127);
+    const uint16_t ha[6] = {0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0}, hb[6] = {0x3f80, 0xbf80, 0x4000, 0, 0x4040, 0x40a0};
+    uint16_t hc[4];
+    dot_case(TD_BF16, TD_BF16, NULL, NULL, LAYOUT(0, 1), ha, hb, hc);
+    EXPECT(hc, 0x4160, 0x4200, 0x4160, 0x41d0);
+}
+END_TEST
+
+START_TEST(dot_shapes) {
+    const double a[8] = {1, 2, 3, 4, 5, 6, 7, 8}, b[4] = {1, 10, 2, 20};
+    double c[4] = {9, 9, 9, 9};
+    /* a[m,b,k] . b[k,b] -> [b,m] */
+    td_hlo_instr_t *i = NODE(TD_HLO_DOT, shape(TD_F64, NULL, DIMS(2, 2)), param(shape(TD_F64, NULL, DIMS(2, 2, 2))), param(shape(TD_F64, NULL, DIMS(2, 2))));
+    i->dot = &(td_dot_dims_t){INTS(2), INTS(0), INTS(1), INTS(1)};
+    ck_assert_int_eq(run1(i, a, b, NULL, c), TD_OK);
+    EXPECT(c, 5, 17, 110, 230);
+    i = NODE(TD_HLO_DOT, shape(TD_F64, NULL, DIMS(2, 2)), param(shape(TD_F64, NULL, DIMS(2, 0))), param(shape(TD_F64, NULL, DIMS(0, 2))));
+    i->dot = &(td_dot_dims_t){INTS(1), INTS(0), {0}, {0}};
+    ck_assert_int_eq(run1(i, a, b, NULL, c), TD_OK);
+    EXPECT(c, 0, 0, 0, 0);
+    i = NODE(TD_HLO_DOT, shape(TD_F64, NULL, DIMS()), param(shape(TD_F64, NULL, DIMS(4))), param(shape(TD_F64, NULL, DIMS(4))));
+    i->dot = &(td_dot_dims_t){INTS(0), INTS(0), {0}, {0}};
+    ck_assert_int_eq(run1(i, a, b, NULL, c), TD_OK);
+    ck_assert(c[0] == 107);
+}
+END_TEST
+
+START_TEST(reductions) {
+    const float x[6] = {1, NAN, 3, 4, 5, 6}, low = -INFINITY, zero = 0;
+    float y[3];
+    td_hlo_instr_t *s = param(shape(TD_F32, NULL, DIMS(2, 3))), *v = param(shape(TD_F32, NULL, DIMS()));
+    td_hlo_instr_t *i = NODE(TD_HLO_REDUCE, shape(TD_F32, NULL, DIMS(3)), s, v);
+    i->dimensions = INTS(0);
+    call(i, binary(TD_HLO_MAXIMUM, TD_F32, TD_F32, 2, 0, 1));
+    ck_assert_int_eq(run1(i, x, &low, NULL, y), TD_OK);
+    ck_assert(y[0] == 4 && isnan(y[1]) && y[2] == 6);
+    float *big = malloc(100003 * sizeof *big), sum = 0;
+    for (int k = 0; k < 100003; k++) big[k] = 0.1f;
+    i = NODE(TD_HLO_REDUCE, shape(TD_F32, NULL, DIMS()), param(shape(TD_F32, NULL, DIMS(100003))), v);
+    i->dimensions = INTS(0);
+    call(i, binary(TD_HLO_ADD, TD_F32, TD_F32, 2, 0, 1));
+    ck_assert_int_eq(run1(i, big, &zero, NULL, &sum), TD_OK);
+    ck_assert(fabsf(sum - 10000.3f) < 0.01f);
+    call(i, binary(TD_HLO_SUBTRACT, TD_F32, TD_F32, 2, 1, 0)); /* general path: x - acc is no reducer, but must not crash */
+    ck_assert_int_eq(run1(i, big, &zero, NULL, &sum), TD_OK);
+    free(big);
+    i = NODE(TD_HLO_REDUCE, shape(TD_F32, NULL, DIMS(2)), param(shape(TD_F32, NULL, DIMS(2, 0))), v);
+    i->dimensions = INTS(1);
+    call(i, binary(TD_HLO_ADD, TD_F32, TD_F32, 2, 0, 1));
+    ck_assert_int_eq(run1(i, x, x + 3, NULL, y), TD_OK);
+    EXPECT(y, 4, 4);
+}
+END_TEST
+
+START_TEST(concatenates_and_pads) {
+    const int16_t x[4] = {1, 2, 3, 4}, z = 9;
+    int16_t y[12];
+    td_hlo_instr_t *p = param(shape(TD_S16, NULL, DIMS(2, 2))), *v = param(shape(TD_S16, NULL, DIMS()));
+    td_hlo_instr_t *i = NODE(TD_HLO_CONCATENATE, shape(TD_S16, LAYOUT(0, 1), DIMS(2, 4)), p, p);
+    i->dimensions = INTS(1);
+    ck_assert_int_eq(run1(i, x, x, NULL, y), TD_OK);
+    EXPECT(y, 1, 3, 2, 4, 1, 3, 2, 4);
+    i = NODE(TD_HLO_PAD, shape(TD_S16, NULL, DIMS(1, 5)), p, v);
+    i->pad = (td_pad_dim_t[]){{-1, 0, 0}, {1, 1, 1}};
+    i->n_pad = 2;
+    ck_assert_int_eq(run1(i, x, &z, NULL, y), TD_OK);
+    EXPECT(y, 9, 3, 9, 4, 9);
+    i = NODE(TD_HLO_PAD, shape(TD_S16, NULL, DIMS(3, 2)), p, v);
+    i->pad = (td_pad_dim_t[]){{3, -2, 0}, {-1, 1, 0}};
+    i->n_pad = 2;
+    ck_assert_int_eq(run1(i, x, &z, NULL, y), TD_OK);
+    EXPECT(y, 9, 9, 9, 9, 9, 9);
+}
+END_TEST
+
+START_TEST(dynamic_slices_clamp) {
+    const int32_t x[6] = {0, 1, 2, 3, 4, 5}, far = 7, u[2] = {8, 9};
+    const int64_t neg = -3;
+    int32_t y[6];
+    td_hlo_instr_t *p = param(shape(TD_S32, NULL, DIMS(2, 3))), *a = param(shape(TD_S64, NULL, DIMS())), *b = param(shape(TD_S32, NULL, DIMS()));
+    td_hlo_instr_t *i = NODE(TD_HLO_DYNAMIC_SLICE, shape(TD_S32, NULL, DIMS(1, 2)), p, a, b);
+    ck_assert_int_eq(run1(i, x, &neg, &far, y), TD_OK);
+    EXPECT(y, 1, 2);
+    i = NODE(TD_HLO_DYNAMIC_UPDATE_SLICE, shape(TD_S32, NULL, DIMS(2, 3)), p, param(shape(TD_S32, NULL, DIMS(2, 1))), a, b);
+    memcpy(y, x, sizeof y);
+    ck_assert_int_eq(run(i, (const void *[]){y, u, &neg, &far}, (void *[]){y}), TD_OK);
+    EXPECT(y, 0, 1, 8, 3, 4, 9);
+}
+END_TEST
+
+START_TEST(gathers_clamp) {
+    const float x[6] = {0, 1, 2, 3, 4, 5};
+    const uint64_t ix[3] = {1, UINT64_MAX, 0};
+    float y[6];
+    td_hlo_instr_t *i = NODE(TD_HLO_GATHER, shape(TD_F32, NULL, DIMS(3, 2)), param(shape(TD_F32, NULL, DIMS(3, 2))), param(shape(TD_U64, NULL, DIMS(3))));
+    td_gather_dims_t g = {.offset_dims = INTS(1), .collapsed_slice_dims = INTS(0), .start_index_map = INTS(0), .index_vector_dim = 1};
+    i->gather = &g;
+    i->gather_slice_sizes = INTS(1, 2);
+    ck_assert_int_eq(run1(i, x, ix, NULL, y), TD_OK);
+    EXPECT(y, 2, 3, 4, 5, 0, 1);
+    i->gather_slice_sizes = INTS(1, 3);
+    ck_assert_int_eq(run1(i, x, ix, NULL, y), TD_MALFORMED);
+}
+END_TEST
+
+START_TEST(scatters_drop) {
+    float x[6] = {0, 1, 2, 3, 4, 5};
+    const int32_t ix[4] = {1, -1, 1, 3};
+    const float u[8] = {10, 10, 7, 7, 20, 20, 7, 7};
+    td_hlo_instr_t *p = param(shape(TD_F32, NULL, DIMS(3, 2)));
+    td_hlo_instr_t *i = NODE(TD_HLO_SCATTER, p->shape, p, param(shape(TD_S32, NULL, DIMS(4, 1))), param(shape(TD_F32, NULL, DIMS(4, 2))));
+    td_scatter_dims_t g = {.update_window_dims = INTS(1), .inserted_window_dims = INTS(0), .scatter_dims_to_operand_dims = INTS(0), .index_vector_dim = 1};
+    i->scatter = &g;
+    call(i, binary(TD_HLO_ADD, TD_F32, TD_F32, 2, 0, 1));
+    ck_assert_int_eq(run1(i, x, ix, u, x), TD_OK);
+    EXPECT(x, 0, 1, 32, 33, 4, 5);
+    call(i, binary(TD_HLO_SUBTRACT, TD_F32, TD_F32, 2, 1, 0)); /* u - x, in order */
+    ck_assert_int_eq(run1(i, x, ix, u, x), TD_OK);
+    EXPECT(x, 0, 1, 42, 43, 4, 5);
+}
+END_TEST
+
+START_TEST(sorts_are_stable) {
+    const int32_t k[10] = {3, 1, 2, 1, 3, 2, 1, 0, 3, 1}, v[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+    int32_t ko[10], vo[10];
+    const td_shape_t *s = shape(TD_S32, NULL, DIMS(10));
+    td_shape_t *t = TD_NEW(&arena, td_shape_t);
+    *t = (td_shape_t){.type = TD_TUPLE, .rank = 2, .elements = (const td_shape_t *[]){s, s}};
+    td_hlo_instr_t *i = NODE(TD_HLO_SORT, t, param(s), param(s));
+    i->dimensions = INTS(0);
+    call(i, binary(TD_HLO_COMPARE, TD_S32, TD_PRED, 4, 0, 1));
+    ck_assert_int_eq(run(i, (const void *[]){k, v}, (void *[]){ko, vo}), TD_OK);
+    EXPECT(ko, 0, 1, 1, 1, 1, 2, 2, 3, 3, 3);
+    EXPECT(vo, 7, 1, 3, 6, 9, 2, 5, 0, 4, 8);
+    i = NODE(TD_HLO_SORT, shape(TD_S32, NULL, DIMS(5, 2)), param(shape(TD_S32, NULL, DIMS(5, 2))));
+    i->dimensions = INTS(0);
+    call(i, binary(TD_HLO_COMPARE, TD_S32, TD_PRED, 2, 1, 0));
+    ck_assert_int_eq(run1(i, k, NULL, NULL, ko), TD_OK);
+    EXPECT(ko, 3, 2, 3, 1, 3, 1, 2, 1, 1, 0);
+}
+END_TEST
+
+START_TEST(windows) {
+    const float x[4] = {1, 2, 3, 4}, one = 1, zero = 0;
+    float y[8];
+    td_hlo_instr_t *v = param(shape(TD_F32, NULL, DIMS()));
+    td_hlo_instr_t *i = NODE(TD_HLO_REDUCE_WINDOW, shape(TD_F32, NULL, DIMS(4)), param(shape(TD_F32, NULL, DIMS(4))), v);
+    td_window_dim_t d = {.size = 4, .stride = 1, .pad_low = 3, .pad_high = 0, .window_dilation = 1, .base_dilation = 1};
+    i->window = (td_window_t){&d, 1};
+    call(i, binary(TD_HLO_ADD, TD_F32, TD_F32, 2, 0, 1));
+    ck_assert_int_eq(run1(i, x, &zero, NULL, y), TD_OK);
+    EXPECT(y, 1, 3, 6, 10);
+    i->shape = shape(TD_F32, NULL, DIMS(3)); /* base 2 _ 3 _ 4 after cutting 1 _ ; window of 2 elements 2 apart, stride 1 */
+    d = (td_window_dim_t){.size = 2, .stride = 1, .pad_low = -2, .pad_high = 0, .window_dilation = 2, .base_dilation = 2};
+    call(i, binary(TD_HLO_MULTIPLY, TD_F32, TD_F32, 2, 0, 1));
+    ck_assert_int_eq(run1(i, x, &one, NULL, y), TD_OK);
+    EXPECT(y, 6, 1, 12);
+    i->shape = shape(TD_F32, NULL, DIMS(4));
+    ck_assert_int_eq(run1(i, x, &one, NULL, y), TD_MALFORMED);
+}
+END_TEST
+
+int main(void) {
+    TCase *t = tcase_create("host_macro");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, moves);
+    tcase_add_test(t, dots);
+    tcase_add_test(t, dot_shapes);
+    tcase_add_test(t, reductions);
+    tcase_add_test(t, concatenates_and_pads);
+    tcase_add_test(t, dynamic_slices_clamp);
+    tcase_add_test(t, gathers_clamp);
+    tcase_add_test(t, scatters_drop);
+    tcase_add_test(t, sorts_are_stable);
+    tcase_add_test(t, windows);
+    Suite *s = suite_create("host_macro");
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
