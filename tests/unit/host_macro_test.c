@@ -295,6 +295,107 @@ START_TEST(windows) {
 }
 END_TEST
 
+static uint32_t seed = 1;
+static uint32_t draw(uint32_t n) {
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) % n;
+}
+/* A random layout of rank 3. */
+static const td_shape_t *random_layout(td_type_t t, size_t rank, const int64_t *dims) {
+    static const int32_t orders[6][3] = {{2, 1, 0}, {2, 0, 1}, {1, 2, 0}, {1, 0, 2}, {0, 1, 2}, {0, 2, 1}};
+    return shape(t, orders[draw(6)], rank, dims);
+}
+static int64_t at3(const td_shape_t *s, int64_t i, int64_t j, int64_t k) {
+    int64_t st[3];
+    td_shape_strides(s, st);
+    return i * st[0] + j * st[1] + k * st[2];
+}
+
+/* Every layout and degenerate size against the definition: [b,m,k] . [k,b,n] -> [b,m,n]. */
+START_TEST(dot_layouts) {
+    static const int64_t sizes[4] = {1, 2, 3, 5};
+    for (int round = 0; round < 600; round++) {
+        int64_t b = 1 + draw(2), m = sizes[draw(4)], n = sizes[draw(4)], k = sizes[draw(4)];
+        td_type_t t = round % 3 == 0 ? TD_F32 : round % 3 == 1 ? TD_F64 : TD_S32;
+        const td_shape_t *l = random_layout(t, DIMS(b, m, k)), *r = random_layout(t, DIMS(k, b, n)), *o = random_layout(t, DIMS(b, m, n));
+        double x[64], y[64], z[64], wx[64], wy[64];
+        for (int i = 0; i < 64; i++) wx[i] = (double)draw(9) - 4, wy[i] = (double)draw(9) - 4;
+        td_convert_array(TD_F64, wx, t, x, 64);
+        td_convert_array(TD_F64, wy, t, y, 64);
+        td_hlo_instr_t *i = NODE(TD_HLO_DOT, o, param(l), param(r));
+        i->dot = &(td_dot_dims_t){INTS(2), INTS(0), INTS(0), INTS(1)};
+        ck_assert_int_eq(run1(i, x, y, NULL, z), TD_OK);
+        double wz[64];
+        td_convert_array(t, z, TD_F64, wz, (size_t)o->count);
+        for (int64_t c = 0; c < b * m * n; c++) {
+            int64_t bi = c / (m * n), mi = c / n % m, ni = c % n;
+            double sum = 0;
+            for (int64_t ki = 0; ki < k; ki++) sum += wx[at3(l, bi, mi, ki)] * wy[at3(r, ki, bi, ni)];
+            ck_assert(wz[at3(o, bi, mi, ni)] == sum);
+        }
+    }
+}
+END_TEST
+
+/* Each set of reduced dimensions, layout and size, by the fast and by the general path. */
+START_TEST(reduce_layouts) {
+    static const int64_t sizes[4] = {1, 3, 20, 70};
+    static double x[70 * 70 * 20], want[70 * 70 * 20], got[70 * 70 * 20];
+    for (int round = 0; round < 120; round++) {
+        int64_t dims[3] = {sizes[draw(4)], sizes[draw(3)], sizes[draw(4)]}, kept[3], red[3];
+        uint32_t mask = draw(8), nk = 0, nr = 0;
+        const td_shape_t *a = random_layout(TD_F64, 3, dims);
+        for (uint32_t d = 0; d < 3; d++)
+            if (mask >> d & 1) red[nr++] = d;
+            else kept[nk++] = dims[d];
+        for (int64_t i = 0; i < a->count; i++) x[i] = draw(100);
+        const td_shape_t *o = shape(TD_F64, NULL, nk, kept);
+        for (int64_t i = 0; i < o->count; i++) want[i] = 3;
+        for (int64_t i = 0; i < a->count; i++) {
+            int64_t c[3] = {i / (dims[1] * dims[2]), i / dims[2] % dims[1], i % dims[2]}, to = 0;
+            for (uint32_t d = 0; d < 3; d++)
+                if (!(mask >> d & 1)) to = to * dims[d] + c[d];
+            want[to] += x[at3(a, c[0], c[1], c[2])];
+        }
+        const double init = 3;
+        td_hlo_instr_t *i = NODE(TD_HLO_REDUCE, o, param(a), param(shape(TD_F64, NULL, DIMS())));
+        i->dimensions = (td_ints_t){red, nr};
+        td_hlo_comp_t *c = (td_hlo_comp_t *)binary(TD_HLO_ADD, TD_F64, TD_F64, 2, 0, 1);
+        call(i, c);
+        if (round & 1) { /* f(f(a, b)) hides the plain add */
+            td_hlo_instr_t *root = NODE(TD_HLO_COPY, c->root->shape, c->root), **all = TD_NEW_N(&arena, td_hlo_instr_t *, 4);
+            memcpy(all, c->instrs, 3 * sizeof *all);
+            all[3] = root;
+            root->index = 3;
+            root->comp = c;
+            c->instrs = all;
+            c->n_instrs = 4;
+            c->root = root;
+        }
+        ck_assert_int_eq(run1(i, x, &init, NULL, got), TD_OK);
+        for (int64_t e = 0; e < o->count; e++) ck_assert(got[e] == want[e]);
+    }
+}
+END_TEST
+
+START_TEST(large_sort) {
+    enum { N = 5000 };
+    static float k[N], out[N];
+    for (int i = 0; i < N; i++) k[i] = (float)draw(1000);
+    td_hlo_instr_t *i = NODE(TD_HLO_SORT, shape(TD_F32, NULL, DIMS(N)), param(shape(TD_F32, NULL, DIMS(N))));
+    i->dimensions = INTS(0);
+    call(i, binary(TD_HLO_COMPARE, TD_F32, TD_PRED, 2, 0, 1));
+    ck_assert_int_eq(run1(i, k, NULL, NULL, out), TD_OK);
+    double a = 0, b = 0;
+    for (int e = 0; e < N; e++) {
+        a += (double)k[e] * (double)k[e];
+        b += (double)out[e] * (double)out[e];
+        ck_assert(!e || out[e - 1] <= out[e]);
+    }
+    ck_assert(a == b);
+}
+END_TEST
+
 int main(void) {
     TCase *t = tcase_create("host_macro");
     tcase_add_checked_fixture(t, setup, teardown);
@@ -308,6 +409,9 @@ int main(void) {
     tcase_add_test(t, scatters_drop);
     tcase_add_test(t, sorts_are_stable);
     tcase_add_test(t, windows);
+    tcase_add_test(t, dot_layouts);
+    tcase_add_test(t, reduce_layouts);
+    tcase_add_test(t, large_sort);
     Suite *s = suite_create("host_macro");
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
