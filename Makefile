@@ -4,6 +4,7 @@
 # SAN=address,undefined | SAN=thread    build and test with sanitizers, in a folder of its own
 CC ?= cc
 SAN ?=
+Q := $(if $(V),,@)
 PREFIX ?= /usr/local
 DESTDIR ?=
 ifeq ($(SAN),)
@@ -49,29 +50,29 @@ include deps.mk
 
 $(B)/gen/schema/%.pb-c.c $(B)/gen/schema/%.pb-c.h: proto/schema/%.proto | packages
 	@mkdir -p $(B)/gen/schema
-	protoc-c -Iproto/schema --c_out=$(B)/gen/schema $<
+	$(Q)protoc-c -Iproto/schema --c_out=$(B)/gen/schema $< 2>&1 | { grep -v "is unused" || true; }
 $(GEN_O): CFLAGS += -w
 $(B)/%.o: %.c | $(GEN_H)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 $(B)/gen/%.o: $(B)/gen/%.c $(GEN_H)
-	$(CC) $(CPPFLAGS) -I$(B)/gen/schema $(CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) -I$(B)/gen/schema $(CFLAGS) -c $< -o $@
 CPPFLAGS += -I$(B)/gen/schema
 $(B)/runtime/host/%.o: CFLAGS += -O3
 
 $(B)/libthunk.a: $(LIB_O)
-	rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && ar rcs $@ $^
 $(B)/libhost.a: $(call obj,$(HOST_SRC))
-	rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && ar rcs $@ $^
 $(B)/thunkd-host.so: $(call obj,$(HOST_SRC)) $(B)/libthunk.a
-	$(CC) -shared $(LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $(call obj,$(HOST_SRC)) $(B)/libthunk.a $(HOSTLIBS) $(LDLIBS)
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $(call obj,$(HOST_SRC)) $(B)/libthunk.a $(HOSTLIBS) $(LDLIBS)
 $(B)/thunkd: $(call obj,$(DAEMON_SRC)) $(B)/libthunk.a
-	$(CC) $(LDFLAGS) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
 $(B)/thunkctl: $(call obj,$(CTL_SRC)) $(B)/libthunk.a
-	$(CC) $(LDFLAGS) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
 $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libhost.a $(B)/libthunk.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 $(LDLIBS)
 
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
