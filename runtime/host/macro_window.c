@@ -5,6 +5,9 @@
 
 #include "runtime/host/macro_ops.h"
 
+/* Window positions times results: padding makes windows of any size legal, and this many steps are hours. */
+#define MAX_STEPS (1ull << 44)
+
 typedef struct array {
     td_type_t type;
     uint32_t size, reg_size;
@@ -85,6 +88,8 @@ td_status_t td_window_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, vo
     }
     w->positions = (int64_t)positions;
     w->count = td_result(instr, 0)->count;
+    uint64_t steps;
+    TD_NEED_AS(TD_LIMIT, td_mul_u64(positions, (uint64_t)w->count, &steps) && steps <= MAX_STEPS, "window is too large");
     w->convert = w->f.fn && w->f.reg != types[0];
     *out_scratch = 0;
     bool ok = td_reserve(out_scratch, w->rank + 1, 8 * TD_PW_TILE, &w->at_at) && td_reserve(out_scratch, TD_PW_TILE, 8, &w->off_at) &&

@@ -396,6 +396,62 @@ START_TEST(large_sort) {
 }
 END_TEST
 
+START_TEST(batching_dimensions) {
+    float x[6] = {0, 1, 2, 3, 4, 5}, y[4];
+    const int16_t ix[4] = {2, 0, 1, 9};
+    const float u[4] = {10, 20, 30, 40};
+    td_hlo_instr_t *p = param(shape(TD_F32, NULL, DIMS(2, 3))), *k = param(shape(TD_S16, NULL, DIMS(2, 2)));
+    td_hlo_instr_t *i = NODE(TD_HLO_GATHER, shape(TD_F32, NULL, DIMS(2, 2)), p, k);
+    td_gather_dims_t g = {.collapsed_slice_dims = INTS(1), .start_index_map = INTS(1), .operand_batching_dims = INTS(0),
+                          .start_indices_batching_dims = INTS(0), .index_vector_dim = 2};
+    i->gather = &g;
+    i->gather_slice_sizes = INTS(1, 1);
+    ck_assert_int_eq(run1(i, x, ix, NULL, y), TD_OK);
+    EXPECT(y, 2, 0, 4, 5);
+    i = NODE(TD_HLO_SCATTER, p->shape, p, k, param(shape(TD_F32, NULL, DIMS(2, 2))));
+    td_scatter_dims_t s = {.inserted_window_dims = INTS(1), .scatter_dims_to_operand_dims = INTS(1), .input_batching_dims = INTS(0),
+                           .scatter_indices_batching_dims = INTS(0), .index_vector_dim = 2};
+    i->scatter = &s;
+    call(i, binary(TD_HLO_MAXIMUM, TD_F32, TD_F32, 2, 0, 1));
+    ck_assert_int_eq(run1(i, x, ix, u, x), TD_OK);
+    EXPECT(x, 20, 1, 10, 3, 30, 5);
+}
+END_TEST
+
+/* (a0 + x0, a1 max x1) over two operands, along and down. */
+START_TEST(reduce_pairs) {
+    static double x[4000], y[4000];
+    double sum[80], max[80];
+    for (int r = 0; r < 2; r++) {
+        int64_t rows = r ? 80 : 1, n = 4000 / rows;
+        const td_shape_t *a = shape(TD_F64, NULL, DIMS(rows, n)), *b = shape(TD_F64, LAYOUT(0, 1), DIMS(rows, n));
+        const td_shape_t *o = shape(TD_F64, NULL, DIMS(rows)), *z = shape(TD_F64, NULL, DIMS());
+        for (int64_t i = 0; i < 4000; i++) x[i] = (double)i, y[i] = (double)-i;
+        td_hlo_comp_t *c = (td_hlo_comp_t *)binary(TD_HLO_ADD, TD_F64, TD_F64, 4, 0, 2);
+        td_hlo_instr_t **all = TD_NEW_N(&arena, td_hlo_instr_t *, 7);
+        td_shape_t *t2 = TD_NEW(&arena, td_shape_t), *t = TD_NEW(&arena, td_shape_t);
+        *t2 = (td_shape_t){.type = TD_TUPLE, .rank = 2, .elements = (const td_shape_t *[]){z, z}};
+        *t = (td_shape_t){.type = TD_TUPLE, .rank = 2, .elements = (const td_shape_t *[]){o, o}};
+        memcpy(all, c->instrs, 5 * sizeof *all);
+        all[5] = NODE(TD_HLO_MAXIMUM, z, c->params[1], c->params[3]);
+        all[6] = NODE(TD_HLO_TUPLE, t2, c->root, all[5]);
+        for (uint32_t i = 5; i < 7; i++) all[i]->index = i, all[i]->comp = c;
+        c->instrs = all;
+        c->n_instrs = 7;
+        c->root = all[6];
+        td_hlo_instr_t *i = NODE(TD_HLO_REDUCE, t, param(a), param(b), param(z), param(z));
+        i->dimensions = INTS(1);
+        call(i, c);
+        const double zero = 0, low = -1e9;
+        ck_assert_int_eq(run(i, (const void *[]){x, y, &zero, &low}, (void *[]){sum, max}), TD_OK);
+        for (int64_t k = 0; k < rows; k++) {
+            ck_assert(sum[k] == (double)(n * n * k + n * (n - 1) / 2));
+            ck_assert(max[k] == (double)-k);
+        }
+    }
+}
+END_TEST
+
 int main(void) {
     TCase *t = tcase_create("host_macro");
     tcase_add_checked_fixture(t, setup, teardown);
@@ -409,6 +465,8 @@ int main(void) {
     tcase_add_test(t, scatters_drop);
     tcase_add_test(t, sorts_are_stable);
     tcase_add_test(t, windows);
+    tcase_add_test(t, batching_dimensions);
+    tcase_add_test(t, reduce_pairs);
     tcase_add_test(t, dot_layouts);
     tcase_add_test(t, reduce_layouts);
     tcase_add_test(t, large_sort);
