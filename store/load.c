@@ -46,7 +46,7 @@ static td_status_t find_artifact(const td_store_t *st, td_model_t *m, const char
 
 /* Artifact and module are gone after this; the program stays. */
 static td_status_t make_program(td_store_t *st, td_model_t *m, td_err_t *err) {
-    const char *path;
+    const char *path = NULL;
     td_artifact_t *a = NULL;
     td_module_t *mod = NULL;
     td_status_t s = find_artifact(st, m, &path, err);

@@ -150,7 +150,7 @@ static td_status_t parse_tensor(td_st_t *st, const char *name, const json_t *v, 
     t->dtype = d->name;
     t->name = td_arena_strndup(&st->arena, name, strlen(name));
     if (!t->name) return td_arena_fail(&st->arena, err);
-    uint64_t bytes;
+    uint64_t bytes = 0;
     td_status_t s = parse_shape(st, json_object_get(v, "shape"), d->size, t, &bytes, err);
     if (s != TD_OK) return s;
     return parse_offsets(json_object_get(v, "data_offsets"), bytes, data, t, err);
@@ -263,8 +263,8 @@ static td_status_t map_file(const char *path, void **out, size_t *out_size, td_e
 }
 
 td_status_t td_st_open_file(const char *path, const td_alloc_t *alloc, td_st_t **out, td_err_t *err) {
-    void *p;
-    size_t size;
+    void *p = NULL;
+    size_t size = 0;
     td_status_t s = map_file(path, &p, &size, err);
     if (s != TD_OK) return td_prefix(err, s, "%s", path), s;
     s = td_st_open((td_span_t){p, size}, alloc, out, err);
