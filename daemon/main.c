@@ -55,8 +55,18 @@ static void on_call(void *ctx, td_call_t *call) {
     td_service_call(&d->service, call);
 }
 
+/* Without their handlers they would kill what is left to do. */
+static void hold_signals(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 static void on_drained(void *ctx) {
     daemon_t *d = ctx;
+    hold_signals();
     uv_close((uv_handle_t *)&d->drain, NULL);
     uv_close((uv_handle_t *)&d->term, NULL);
     uv_close((uv_handle_t *)&d->interrupt, NULL);

@@ -126,7 +126,7 @@ td_status_t td_server_create(const td_server_opts_t *opts, td_server_t **out, td
     s->listener.data = s;
     int e = uv_pipe_open(&s->listener, opts->fd);
     if (e) close(opts->fd);
-    if (!e) e = uv_listen((uv_stream_t *)&s->listener, 128, on_connection);
+    if (!e) e = uv_listen((uv_stream_t *)&s->listener, MAX_CONNS, on_connection);
     return e ? td_fail(err, TD_IO, "listening: %s", uv_strerror(e)) : TD_OK;
 }
 

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thunkd of its own for a test, and a client below gRPC's level."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("THUNKD_BUILD", ROOT / "build"))
+DTYPES = {"F32": np.float32, "I32": np.int32}
+
+
+def read_safetensors(path):
+    data = pathlib.Path(path).read_bytes()
+    (n,) = struct.unpack_from("<Q", data)
+    out = {}
+    for name, t in json.loads(data[8 : 8 + n]).items():
+        if name != "__metadata__":
+            lo, hi = t["data_offsets"]
+            out[name] = np.frombuffer(data[8 + n + lo : 8 + n + hi], DTYPES[t["dtype"]]).reshape(t["shape"])
+    return out
+
+
+class Daemon:
+    """Starts in a new folder; settings replace those of the configuration."""
+
+    def __init__(self, store=None, **settings):
+        self.dir = tempfile.mkdtemp(prefix="thunkd-test-")
+        self.socket = self.dir + "/s.sock"
+        self.target = "unix:" + self.socket
+        values = {"socket": self.socket, "store": store or ROOT / "samples/store", "device": "host", **settings}
+        self.config = self.dir + "/thunkd.yaml"
+        pathlib.Path(self.config).write_text("".join(f"{k}: {v}\n" for k, v in values.items()))
+        self.log = open(self.dir + "/log", "w+b")
+        self.process = subprocess.Popen(
+            [BUILD / "thunkd", "--config", self.config], stderr=self.log
+        )
+        self.wait_listening()
+
+    def wait_listening(self):
+        for _ in range(600):
+            if b"listening on" in self.text() or self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        if self.process.poll() is not None:
+            text = self.text().decode()
+            self.close()
+            raise RuntimeError(text)
+
+    def text(self):
+        return pathlib.Path(self.log.name).read_bytes()
+
+    def stop(self, number=signal.SIGTERM, timeout=30):
+        """Returns the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def close(self):
+        status = self.stop()
+        self.log.close()
+        shutil.rmtree(self.dir)
+        return status
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 7, 8
+# "grpc-status" as a Huffman-coded header name, and its short value
+STATUS = re.compile(rb"\x88\x9a\xca\xc8\xb2\x12\x34\xda\x8f(?:\x01(.)|\x02(..))", re.S)
+
+
+def frame(kind, flags, stream, payload=b""):
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+
+def literal(name, value):
+    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+class RawClient:
+    """HTTP/2 frames by hand: for what a gRPC library does not let one send."""
+
+    def __init__(self, path, window=(1 << 30)):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(path)
+        self.sock.settimeout(30)
+        self.buffer = b""
+        settings = struct.pack(">HIHI", 1, 0, 4, window)  # no header table, stream window
+        self.sock.sendall(PREFACE + frame(SETTINGS, 0, 0, settings) + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30)))
+
+    @staticmethod
+    def headers(stream, path, timeout=None, authority=b"localhost", verb=b"POST", content_type=b"application/grpc", end=False):
+        block = literal(b":method", verb) + literal(b":scheme", b"http") + literal(b":path", path)
+        block += literal(b":authority", authority) + literal(b"content-type", content_type) + literal(b"te", b"trailers")
+        if timeout is not None:
+            block += literal(b"grpc-timeout", timeout)
+        return frame(HEADERS, 4 | (1 if end else 0), stream, block)
+
+    @classmethod
+    def request(cls, stream, method, message, **kw):
+        body = b"\0" + struct.pack(">I", len(message)) + message
+        return cls.headers(stream, method, **kw) + frame(DATA, 1, stream, body)
+
+    def next_frame(self):
+        """(kind, flags, stream, payload), or None at the end."""
+        while True:
+            if len(self.buffer) >= 9:
+                n = int.from_bytes(self.buffer[:3], "big")
+                if len(self.buffer) >= 9 + n:
+                    f = self.buffer[: 9 + n]
+                    self.buffer = self.buffer[9 + n :]
+                    return f[3], f[4], int.from_bytes(f[5:9], "big"), f[9:]
+            more = self.sock.recv(1 << 20)
+            if not more:
+                return None
+            self.buffer += more
+
+    def statuses(self, count):
+        """grpc-status by stream, of the next `count` streams that end."""
+        out = {}
+        while len(out) < count:
+            f = self.next_frame()
+            if f is None:
+                break
+            m = STATUS.search(f[3]) if f[0] == HEADERS else None
+            if m:
+                out[f[2]] = int(m.group(1) or m.group(2))
+        return out
+
+    def close(self):
+        self.sock.close()
