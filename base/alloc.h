@@ -18,7 +18,7 @@ typedef struct td_alloc {
 const td_alloc_t *td_alloc_default(void);
 
 /* A counting allocator over another one, for tests and accounting.
- * fail_at: the N-th get from now (1-based) returns NULL; 0 = never. Thread: any. */
+ * fail_at: the get whose running number (gets, 1-based) equals it returns NULL; 0 = never. Thread: any. */
 typedef struct td_counting_alloc {
     td_alloc_t base; /* pass &x.base on */
     const td_alloc_t *under;

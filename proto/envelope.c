@@ -94,10 +94,10 @@ static const struct {
     bool (*is)(td_span_t b);
     td_status_t (*open)(td_span_t in, const td_alloc_t *alloc, td_buffer_t *storage, td_span_t *out, td_err_t *err);
 } envelopes[] = {
+    {TD_FORM_IFRT, is_ifrt, open_ifrt}, /* first: a metadata length of 256 looks like a pickle's first bytes */
     {TD_FORM_PICKLE, is_pickle, open_pickle},
     {TD_FORM_CACHE, is_cache, open_cache},
     {TD_FORM_TEXT, is_text, open_text},
-    {TD_FORM_IFRT, is_ifrt, open_ifrt},
 };
 
 td_status_t td_envelope_peel(td_span_t in, const td_alloc_t *alloc, td_envelope_t *out, td_err_t *err) {

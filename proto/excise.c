@@ -120,11 +120,14 @@ static td_status_t movable(td_excise_t *x, message_t *m, const ProtobufCFieldDes
     uint64_t bit = 1ull << ((size_t)(d - m->desc->fields) & 63);
     bool move = f->type == TD_WIRE_LEN && f->bytes.size > TD_LIMIT_INLINE_BYTES;
     bool again = d->label == PROTOBUF_C_LABEL_REPEATED && ((m->moved_seen & bit) || (move && (m->inline_seen & bit)));
-    bool replaced = d->label != PROTOBUF_C_LABEL_REPEATED && (m->moved_seen & bit) && !move;
+    bool replaced = d->label != PROTOBUF_C_LABEL_REPEATED && ((m->moved_seen | m->inline_seen) & bit);
     if (again || replaced) return td_fail(err, TD_MALFORMED, "%s.%s comes in several pieces", m->desc->name, d->name);
     *(move ? &m->moved_seen : &m->inline_seen) |= bit;
     if (!move) return td_buffer_append(out, f->whole.data, f->whole.size, err);
     size_t elem = native_size(d->type);
+    unsigned fixed = wire_type(d->type) == TD_WIRE_I64 ? 8 : wire_type(d->type) == TD_WIRE_I32 ? 4 : 1;
+    if (f->bytes.size % fixed)
+        return td_fail(err, TD_MALFORMED, "%s.%s: %zu bytes are no whole number of %u-byte elements", m->desc->name, d->name, f->bytes.size, fixed);
     uint32_t id = 0;
     td_status_t s;
     if (elem) {

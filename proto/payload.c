@@ -92,7 +92,10 @@ td_status_t td_payload_intern(td_payload_table_t *t, td_span_t bytes, const td_p
     td_hash_t hash = td_hash_bytes(bytes.data, bytes.size);
     pthread_mutex_lock(&t->lock);
     entry_t *e = *slot(t, hash);
-    while (e && !(td_hash_equal(e->pub.hash, hash) && e->pub.bytes.size == bytes.size)) e = e->next;
+    /* The bytes decide, not the hash: a crafted collision must not hand out another artifact's bytes. */
+    while (e && !(td_hash_equal(e->pub.hash, hash) && e->pub.bytes.size == bytes.size &&
+                  (bytes.size == 0 || memcmp(e->pub.bytes.data, bytes.data, bytes.size) == 0)))
+        e = e->next;
     if (e) {
         e->refs++;
         t->refs++;
