@@ -55,18 +55,18 @@ static void on_call(void *ctx, td_call_t *call) {
     td_service_call(&d->service, call);
 }
 
-/* Without their handlers they would kill what is left to do. */
-static void hold_signals(void) {
+/* In this thread, and in those that it starts. */
+static void hold_signals(bool hold) {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
 static void on_drained(void *ctx) {
     daemon_t *d = ctx;
-    hold_signals();
+    hold_signals(true); /* without handlers they would kill what is left to do */
     uv_close((uv_handle_t *)&d->drain, NULL);
     uv_close((uv_handle_t *)&d->term, NULL);
     uv_close((uv_handle_t *)&d->interrupt, NULL);
@@ -118,7 +118,9 @@ static void print_served(const daemon_t *d, bool inherited) {
 
 static td_status_t open_models(daemon_t *d, td_err_t *err) {
     const td_config_t *c = &d->config;
+    hold_signals(true); /* not for threads of the device's libraries */
     td_status_t s = td_device_open(c->device, td_alloc_default(), &d->device, err);
+    hold_signals(false);
     if (s != TD_OK) return s;
     td_store_opts_t opts = {.dir = c->store, .device = d->device, .concurrency = c->threads};
     return td_store_open(&opts, &d->service.store, err);
