@@ -57,7 +57,16 @@ typedef struct td_gemm_desc {
     bool has_bias, has_a_scale, has_b_scale;
 } td_gemm_desc_t;
 
-typedef enum td_library_op { TD_OP_GEMM = 1 } td_library_op_t;
+/* Layer norm of rows x cols. Buffers: x, scale, bias, y, and with training the rows' means and
+ * 1/sqrt(var + epsilon) in f32. */
+typedef struct td_norm_desc {
+    td_type_t x, scale, bias, y;
+    int64_t rows, cols;
+    double epsilon;
+    bool training;
+} td_norm_desc_t;
+
+typedef enum td_library_op { TD_OP_GEMM = 1, TD_OP_NORM = 2 } td_library_op_t;
 
 typedef struct td_device_ops {
     const char *name; /* "host" */

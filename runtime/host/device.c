@@ -69,6 +69,7 @@ static td_status_t memset32(td_stream_t *s, void *dst, uint32_t value, uint64_t 
 static td_status_t library_lower(td_device_t *dev, td_library_op_t op, const void *desc, td_arena_t *arena, td_kernel_t **out,
                                  uint64_t *out_scratch, td_err_t *err) {
     (void)dev;
+    if (op == TD_OP_NORM) return td_host_norm_lower(desc, arena, out, out_scratch, err);
     if (op != TD_OP_GEMM) return td_fail(err, TD_UNSUPPORTED, "library operation %d is not supported by the host device", (int)op);
     return td_host_gemm_lower(desc, arena, out, out_scratch, err);
 }

@@ -145,7 +145,7 @@ static void store(const gemm_t *g, int64_t batch, char *r, void *const *bufs, do
 static bool direct(const gemm_t *g, const td_matrix_t *m) { return m->type == g->work && g->work != TD_S32; }
 
 static void run(const td_kernel_t *k, void *const *bufs, void *scratch) {
-    const gemm_t *g = k->gemm;
+    const gemm_t *g = k->library;
     const td_gemm_desc_t *d = &g->d;
     char *s = scratch, *r = s + g->r_at;
     double scale = 1;
@@ -200,7 +200,7 @@ td_status_t td_host_gemm_lower(const td_gemm_desc_t *d, td_arena_t *arena, td_ke
     if (a > 1ull << 50 || b > 1ull << 50 || r > 1ull << 50) return td_fail(err, TD_LIMIT, "matrix product is too large");
     g->b_at = td_align_up(a * w, 64), g->r_at = g->b_at + td_align_up(b * w, 64);
     *out_scratch = g->r_at + td_align_up(r * w, 64);
-    k->gemm = g, k->run = run;
+    k->library = g, k->run = run;
     *out = k;
     return TD_OK;
 }

@@ -17,11 +17,12 @@ const td_thunk_kind_t td_thunk_kinds[] = {
     KIND("async_start", ASYNC_START_THUNK, async_start, NULL),
     KIND("async_done", ASYNC_DONE_THUNK, async_done, NULL),
     KIND("cublas_lt_matmul", CUBLAS_LT_MATMUL_THUNK, gemm, td_gemm_lower),
+    KIND("norm", NORM_THUNK, norm, td_norm_lower),
     KIND("dynamic_slice_fusion", DYNAMIC_SLICE_FUSION_THUNK, slice_fusion, NULL),
     KIND("dynamic_memcpy", DYNAMIC_MEMCPY_THUNK, dynamic_memcpy, NULL),
 };
 const unsigned td_thunk_kind_count = sizeof td_thunk_kinds / sizeof *td_thunk_kinds;
-_Static_assert(sizeof td_thunk_kinds / sizeof *td_thunk_kinds == 15, "one row per kind");
+_Static_assert(sizeof td_thunk_kinds / sizeof *td_thunk_kinds == 16, "one row per kind");
 
 const td_thunk_kind_t *td_thunk_kind_find(unsigned wire) {
     for (unsigned i = 0; i < td_thunk_kind_count; i++)

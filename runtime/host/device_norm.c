@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layer norm over rows: y = (x - mean) / sqrt(var + epsilon) * scale + bias, computed in f64
+ * from f32 rows and rounded once. */
+#include <math.h>
+
+#include "base/checked.h"
+#include "runtime/host/plan.h"
+
+typedef struct norm {
+    td_norm_desc_t d;
+    uint64_t scale_at, bias_at, row_at;
+} norm_t;
+
+static void one_row(const norm_t *n, const float *scale, const float *bias, float *x, float *out_mean, float *out_factor) {
+    double sum = 0, sq = 0, count = (double)n->d.cols;
+    for (int64_t j = 0; j < n->d.cols; j++) sum += (double)x[j];
+    double mean = sum / count;
+    for (int64_t j = 0; j < n->d.cols; j++) sq += ((double)x[j] - mean) * ((double)x[j] - mean);
+    double factor = 1 / sqrt(sq / count + n->d.epsilon);
+    for (int64_t j = 0; j < n->d.cols; j++) x[j] = (float)(((double)x[j] - mean) * factor * (double)scale[j] + (double)bias[j]);
+    *out_mean = (float)mean;
+    *out_factor = (float)factor;
+}
+
+static void run(const td_kernel_t *k, void *const *bufs, void *scratch) {
+    const norm_t *n = k->library;
+    const td_norm_desc_t *d = &n->d;
+    char *s = scratch;
+    float *scale = (float *)(void *)(s + n->scale_at), *bias = (float *)(void *)(s + n->bias_at), *row = (float *)(void *)(s + n->row_at);
+    size_t cols = (size_t)d->cols;
+    td_convert_array(d->scale, bufs[1], TD_F32, scale, cols);
+    td_convert_array(d->bias, bufs[2], TD_F32, bias, cols);
+    for (int64_t i = 0; i < d->rows; i++) {
+        float mean, factor;
+        td_convert_array(d->x, (const char *)bufs[0] + (size_t)i * cols * td_type_bytes(d->x), TD_F32, row, cols);
+        one_row(n, scale, bias, row, &mean, &factor);
+        td_convert_array(TD_F32, row, d->y, (char *)bufs[3] + (size_t)i * cols * td_type_bytes(d->y), cols);
+        if (d->training) ((float *)bufs[4])[i] = mean, ((float *)bufs[5])[i] = factor;
+    }
+}
+
+td_status_t td_host_norm_lower(const td_norm_desc_t *d, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch, td_err_t *err) {
+    const td_type_t types[4] = {d->x, d->scale, d->bias, d->y};
+    for (int i = 0; i < 4; i++)
+        if (!td_type_is_float(types[i]) || types[i] == TD_F64)
+            return td_fail(err, TD_UNSUPPORTED, "norm of element type %s", td_type_name(types[i]));
+    if (d->rows < 0 || d->cols < 0 || d->cols > (1ll << 40)) return td_fail(err, TD_LIMIT, "norm of %lld columns", (long long)d->cols);
+    td_kernel_t *k = TD_NEW(arena, td_kernel_t);
+    norm_t *n = TD_NEW(arena, norm_t);
+    if (!k || !n) return td_arena_fail(arena, err);
+    uint64_t bytes = td_align_up((size_t)d->cols * 4, 64);
+    *n = (norm_t){.d = *d, .scale_at = 0, .bias_at = bytes, .row_at = 2 * bytes};
+    k->library = n;
+    k->run = run;
+    *out = k;
+    *out_scratch = 3 * bytes;
+    return TD_OK;
+}
