@@ -216,7 +216,7 @@ static td_status_t find_model(td_store_t *store, td_span_t name, td_span_t versi
     if (!*out)
         return td_fail(err, TD_NOTFOUND, "no model '%.*s'%s%.*s", TEXT(name), version.size ? " of version " : "", TEXT(version));
     if (td_model_state(*out) == TD_MODEL_READY) return TD_OK;
-    return td_fail(err, TD_NOTFOUND, "model '%.*s' is not ready: %s", TEXT(name), td_model_reason(*out));
+    return td_fail(err, TD_UNSUPPORTED, "model '%.*s' is not ready: %s", TEXT(name), td_model_reason(*out));
 }
 
 static td_status_t prepare(pass_t *p, td_err_t *err) {

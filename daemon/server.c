@@ -6,7 +6,6 @@
 #include "daemon/server_internal.h"
 
 #define MAX_CONNS 1024
-#define BATCH_BYTES (1u << 20) /* of one write */
 #define READ_BYTES (256u << 10)
 
 static uint8_t read_buf[READ_BYTES]; /* one loop, one read at a time */
@@ -51,7 +50,7 @@ void td_conn_flush(td_conn_t *c) {
     c->in_callback = true; /* sending may close streams, and those may fail others */
     ssize_t n = 0;
     const uint8_t *p;
-    while (c->out.size < BATCH_BYTES && (n = nghttp2_session_mem_send(c->session, &p)) > 0)
+    while (c->out.size < TD_SERVER_BATCH && (n = nghttp2_session_mem_send(c->session, &p)) > 0)
         td_pb_raw(&c->out, p, (size_t)n);
     c->in_callback = false;
     bool over = !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session);

@@ -8,6 +8,7 @@
 #include "daemon/server.h"
 
 #define TD_SERVER_PATH_MAX 128
+#define TD_SERVER_BATCH (1u << 20) /* bytes of one write */
 
 typedef struct td_conn td_conn_t;
 struct td_conn {
@@ -29,7 +30,7 @@ struct td_call {
     bool post, grpc, path_cut, bad_timeout, answered;
     uint64_t timeout_ns;
     td_pb_t body, message;
-    size_t sent; /* of message */
+    size_t read, sent; /* of message: put into frames, put into the batch */
     td_grpc_code_t code;
     void (*gone)(void *user);
     void *user;

@@ -209,6 +209,23 @@ class Infer(Case):
             np.testing.assert_array_equal(self.probabilities(g), w)
 
 
+class LargeMessages(Case):
+    settings = {"max_message_bytes": 64 << 20}
+
+    def test_requests_over_the_window(self):
+        """An id of megabytes comes back whole; 24 MiB is more than one window holds."""
+        options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        with grpc.insecure_channel(self.daemon.target, options) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            for n in (100_000, 5_000_000, 24 << 20):
+                name = random.randbytes(n // 2).hex()
+                r = stub.ModelInfer(image_request(self.images[1], id=name), timeout=60)
+                self.assertTrue(r.id == name)
+            calls = [stub.ModelInfer.future(image_request(self.images[1], id=name[: i << 20])) for i in range(8)]
+            for i, c in enumerate(calls):
+                self.assertTrue(c.result(60).id == name[: i << 20])
+
+
 @unittest.skipUnless(os.environ.get("THUNKD_CORPUS"), "THUNKD_CORPUS is not set")
 class ReleasedArtifact(unittest.TestCase):
     def test_mlp(self):
