@@ -86,6 +86,8 @@ check: deps
 demo: deps
 	$(MAKE) B=$(B) all $(B)/demo-digits
 	tools/demo.sh $(B)
+bench: all
+	tests/bench/run.sh $(B)
 install: all
 	install -D -m755 $(B)/thunkd $(DESTDIR)$(PREFIX)/bin/thunkd
 	install -D -m755 $(B)/thunkctl $(DESTDIR)$(PREFIX)/bin/thunkctl
