@@ -104,6 +104,46 @@ static void recursive_call(exe_t *e) {
             }
 }
 
+/* Turns the first thunks into async ones around the kernel that stood there. */
+static Xla__Gpu__AsyncStartThunkProto start = XLA__GPU__ASYNC_START_THUNK_PROTO__INIT;
+static Xla__Gpu__AsyncDoneThunkProto done = XLA__GPU__ASYNC_DONE_THUNK_PROTO__INIT;
+static Xla__Gpu__ThunkSequenceProto body = XLA__GPU__THUNK_SEQUENCE_PROTO__INIT;
+static void as_start(exe_t *e, size_t i, uint64_t id, uint64_t stream) {
+    SET(&start, async_execution_id, id);
+    start.thunks = &body;
+    start.execution_stream_id_case = XLA__GPU__ASYNC_START_THUNK_PROTO__EXECUTION_STREAM_ID_COMPUTATION_STREAM_ID;
+    start.computation_stream_id = stream;
+    e->thunks[i]->impl_case = XLA__GPU__THUNK_PROTO__IMPL_ASYNC_START_THUNK;
+    e->thunks[i]->async_start_thunk = &start;
+}
+static void as_done(exe_t *e, size_t i, uint64_t id) {
+    SET(&done, async_execution_id, id);
+    e->thunks[i]->impl_case = XLA__GPU__THUNK_PROTO__IMPL_ASYNC_DONE_THUNK;
+    e->thunks[i]->async_done_thunk = &done;
+}
+static void async_stream_out_of_range(exe_t *e) { as_start(e, 0, 1, UINT64_MAX), as_done(e, 1, 1); }
+static void async_never_done(exe_t *e) { as_start(e, 0, 1, 0); }
+static void async_done_without_start(exe_t *e) { as_done(e, 0, 1); }
+static void async_started_twice(exe_t *e) { as_start(e, 0, 1, 0), as_start(e, 1, 1, 0), as_done(e, 2, 1); }
+static void async_done_before_start(exe_t *e) { as_done(e, 0, 1), as_start(e, 1, 1, 0); }
+
+static Xla__HloInputOutputAliasProto__AliasEntryProto alias = XLA__HLO_INPUT_OUTPUT_ALIAS_PROTO__ALIAS_ENTRY_PROTO__INIT;
+static void alias_entry(exe_t *e, int kind, int64_t number) {
+    SET(&alias, kind, (Xla__Kind)kind);
+    SET(&alias, parameter_number, number);
+    for (size_t i = 0; i < e->n_output_info_map; i++) e->output_info_map[i]->output_info->alias_config = &alias;
+}
+static void alias_without_kind(exe_t *e) { alias_entry(e, 0, 0); }
+static void alias_of_another_parameter(exe_t *e) { alias_entry(e, 1, 77); }
+static void constant_of_no_allocation(exe_t *e) {
+    static Xla__Gpu__GpuExecutableProto__ConstantInfoProto info = XLA__GPU__GPU_EXECUTABLE_PROTO__CONSTANT_INFO_PROTO__INIT;
+    static Xla__Gpu__GpuExecutableProto__ConstantInfoProto *list[] = {&info};
+    info.symbol_name = (char *)(uintptr_t)"buffer_for_nothing";
+    SET(&info, allocation_index, 1ll << 33);
+    e->constants = list;
+    e->n_constants = 1;
+}
+
 static const struct {
     const char *name;
     void (*spoil)(exe_t *e);
@@ -115,6 +155,8 @@ static const struct {
     CASE(outputs_missing), CASE(output_of_no_allocation), CASE(output_negative), CASE(written_count), CASE(arguments_dropped),
     CASE(empty_thunk), CASE(no_module), CASE(no_allocations), CASE(operand_of_nobody), CASE(root_of_nobody), CASE(negative_dimension),
     CASE(overflowing_dimension), CASE(recursive_call), CASE(unknown_annotation),
+    CASE(async_stream_out_of_range), CASE(async_never_done), CASE(async_done_without_start), CASE(async_started_twice),
+    CASE(async_done_before_start), CASE(alias_without_kind), CASE(alias_of_another_parameter), CASE(constant_of_no_allocation),
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
