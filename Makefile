@@ -75,17 +75,17 @@ $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libhost.a $(B)/libthunk.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 $(LDLIBS)
 
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libthunk.a $(LDFLAGS) $(LDLIBS)
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 tests: $(TESTS)
 check: deps
 	$(MAKE) B=$(B) all tests
-	tests/run.sh $(B)
+	@tests/run.sh $(B)
 demo: deps
 	$(MAKE) B=$(B) all $(B)/demo-digits
-	tools/demo.sh $(B)
+	@tools/demo.sh $(B)
 bench: all
 	tests/bench/run.sh $(B)
 install: all

@@ -135,11 +135,12 @@ static td_status_t constants(td_module_t *m, td_err_t *err) {
         td_buffer_t *b = &m->buffers[p->allocation_index];
         if (!b->is_constant) return td_fail(err, TD_MALFORMED, "constants[%zu]: allocation %lld is not constant", k, LL(p->allocation_index));
         if (b->literal) return td_fail(err, TD_MALFORMED, "constants[%zu]: allocation %lld occurs twice", k, LL(p->allocation_index));
+        const char *symbol = p->symbol_name ? p->symbol_name : "";
         uint64_t h = 0;
-        for (const char *s = p->symbol_name; s && *s; s++) h = h * 31 + (uint8_t)*s;
+        for (const char *s = symbol; *s; s++) h = h * 31 + (uint8_t)*s;
         size_t at = h & (n - 1);
-        while (t[at].key && strcmp(t[at].key, p->symbol_name)) at = (at + 1) & (n - 1);
-        if (!t[at].key || !t[at].in->literal) return td_fail(err, TD_MALFORMED, "constants[%zu]: no constant instruction for symbol '%s'", k, p->symbol_name);
+        while (t[at].key && strcmp(t[at].key, symbol)) at = (at + 1) & (n - 1);
+        if (!t[at].key || !t[at].in->literal) return td_fail(err, TD_MALFORMED, "constants[%zu]: no constant instruction for symbol '%s'", k, symbol);
         b->literal = t[at].in->literal;
         if (b->literal->bytes.size != b->size)
             return td_fail(err, TD_MISMATCH, "constants[%zu]: literal has %zu bytes, allocation %llu", k, b->literal->bytes.size, (unsigned long long)b->size);
@@ -147,8 +148,24 @@ static td_status_t constants(td_module_t *m, td_err_t *err) {
     return TD_OK;
 }
 
+/* The static device assignment, where there is one, has a device for each replica of each partition. */
+static td_status_t devices(const td_module_t *m, td_err_t *err) {
+    const Xla__HloModuleProtoWithConfig *w = m->artifact->exe->hlo_module_with_config;
+    const Xla__DeviceAssignmentProto *d = w && w->config ? w->config->static_device_assignment : NULL;
+    if (!d) return TD_OK;
+    if (d->replica_count < 1 || d->computation_count < 1 || d->n_computation_devices != (size_t)d->computation_count)
+        return td_fail(err, TD_MALFORMED, "device assignment: %d replicas, %d computations, %zu device lists", d->replica_count,
+                       d->computation_count, d->n_computation_devices);
+    for (size_t i = 0; i < d->n_computation_devices; i++)
+        if (d->computation_devices[i]->n_replica_device_ids != (size_t)d->replica_count)
+            return td_fail(err, TD_MALFORMED, "device assignment: computation %zu has %zu devices for %d replicas", i,
+                           d->computation_devices[i]->n_replica_device_ids, d->replica_count);
+    return TD_OK;
+}
+
 td_status_t td_verify_buffers(td_module_t *m, td_err_t *err) {
     td_status_t st;
     if ((st = allocations(m, err)) || (st = inputs(m, err)) || (st = outputs(m, err))) return st;
-    return constants(m, err);
+    if ((st = constants(m, err))) return st;
+    return devices(m, err);
 }

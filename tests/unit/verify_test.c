@@ -135,6 +135,23 @@ static void alias_entry(exe_t *e, int kind, int64_t number) {
 }
 static void alias_without_kind(exe_t *e) { alias_entry(e, 0, 0); }
 static void alias_of_another_parameter(exe_t *e) { alias_entry(e, 1, 77); }
+static void devices_missing(exe_t *e) {
+    static Xla__DeviceAssignmentProto d = XLA__DEVICE_ASSIGNMENT_PROTO__INIT;
+    SET(&d, replica_count, 1);
+    SET(&d, computation_count, 2);
+    e->hlo_module_with_config->config->static_device_assignment = &d;
+}
+static void constant_without_symbol(exe_t *e) {
+    static Xla__Gpu__GpuExecutableProto__ConstantInfoProto info = XLA__GPU__GPU_EXECUTABLE_PROTO__CONSTANT_INFO_PROTO__INIT;
+    static Xla__Gpu__GpuExecutableProto__ConstantInfoProto *list[] = {&info};
+    for (size_t i = 0; i < e->buffer_allocations->n_values; i++)
+        if (!allocation(e, i)->is_entry_computation_parameter) {
+            SET(allocation(e, i), is_constant, 1);
+            SET(&info, allocation_index, (int64_t)i);
+        }
+    e->constants = list;
+    e->n_constants = 1;
+}
 static void constant_of_no_allocation(exe_t *e) {
     static Xla__Gpu__GpuExecutableProto__ConstantInfoProto info = XLA__GPU__GPU_EXECUTABLE_PROTO__CONSTANT_INFO_PROTO__INIT;
     static Xla__Gpu__GpuExecutableProto__ConstantInfoProto *list[] = {&info};
@@ -157,6 +174,7 @@ static const struct {
     CASE(overflowing_dimension), CASE(recursive_call), CASE(unknown_annotation),
     CASE(async_stream_out_of_range), CASE(async_never_done), CASE(async_done_without_start), CASE(async_started_twice),
     CASE(async_done_before_start), CASE(alias_without_kind), CASE(alias_of_another_parameter), CASE(constant_of_no_allocation),
+    CASE(constant_without_symbol), CASE(devices_missing),
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
