@@ -26,7 +26,7 @@ static const setting_t settings[] = {
     {"device", TEXT, AT(device), 1, 255, "host", 0},
     {"threads", U32, AT(threads), 1, 256, NULL, 1},
     {"queue_depth", U32, AT(queue_depth), 1, 65536, NULL, 64},
-    {"max_message_bytes", U64, AT(max_message_bytes), 1024, INT32_MAX, NULL, 256u << 20},
+    {"max_message_bytes", U64, AT(max_message_bytes), 1024, INT32_MAX, NULL, 64u << 20},
     {"max_concurrent_streams", U32, AT(max_concurrent_streams), 1, 65536, NULL, 128},
     {"drain_timeout_ms", U32, AT(drain_timeout_ms), 0, 3600000, NULL, 30000},
 };

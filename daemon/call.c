@@ -7,6 +7,8 @@
 #include "daemon/server_internal.h"
 
 #define WINDOW (16 << 20)
+/* Unfinished requests together may hold this many of the largest. */
+#define UNFINISHED_MAX 4
 #define NV(n, v) {(uint8_t *)(n), (uint8_t *)(v), sizeof(n) - 1, strlen(v), NGHTTP2_NV_FLAG_NONE}
 
 const char *td_call_path(const td_call_t *c) {
@@ -35,7 +37,13 @@ void td_call_gone(td_call_t *c) {
     if (gone) gone(c->user);
 }
 
+static void uncount(td_call_t *c) {
+    c->conn->server->unfinished_bytes -= c->counted;
+    c->counted = 0;
+}
+
 void td_call_free(td_call_t *c) {
+    uncount(c);
     if (c->prev) c->prev->next = c->next;
     else c->conn->calls = c->next;
     if (c->next) c->next->prev = c->prev;
@@ -119,6 +127,7 @@ static void fail_http(td_call_t *c, const char *http, td_grpc_code_t code, const
     nghttp2_nv head[] = {NV(":status", http), NV("content-type", "application/grpc"), NV("grpc-accept-encoding", "identity"),
                          NV("grpc-status", number), NV("grpc-message", message)};
     int rv = nghttp2_submit_response(c->conn->session, c->stream, head, 5, NULL);
+    uncount(c);
     td_pb_free(&c->body);
     settle(c, rv);
 }
@@ -167,11 +176,24 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
     return 0;
 }
 
+/* Is there room for n bytes more of unfinished requests? */
+static bool count(td_call_t *c, size_t n) {
+    td_server_t *s = c->conn->server;
+    if (n > UNFINISHED_MAX * s->opts.max_message_bytes - s->unfinished_bytes) return false;
+    s->unfinished_bytes += n;
+    c->counted += n;
+    return true;
+}
+
 static int on_data(nghttp2_session *s, uint8_t flags, int32_t stream, const uint8_t *data, size_t n, void *ctx) {
     td_call_t *c = nghttp2_session_get_stream_user_data(s, stream);
     td_conn_t *conn = ctx;
     (void)flags;
     if (!c || c->answered) return 0;
+    if (!count(c, n)) {
+        td_call_fail(c, TD_GRPC_RESOURCE_EXHAUSTED, "too many bytes of unfinished requests");
+        return 0;
+    }
     uint64_t max = conn->server->opts.max_message_bytes;
     uint64_t room = max + TD_GRPC_PREFIX - c->body.size; /* the body never passes max + 5 */
     bool over = n > room;
@@ -196,6 +218,7 @@ static int on_data(nghttp2_session *s, uint8_t flags, int32_t stream, const uint
 
 static void complete(td_conn_t *conn, td_call_t *c) {
     if (c->answered) return;
+    uncount(c);
     if (!c->post) fail_http(c, "405", TD_GRPC_INTERNAL, "expected method POST");
     else if (!c->grpc) fail_http(c, "415", TD_GRPC_INTERNAL, "expected content-type application/grpc");
     else if (c->bad_timeout) td_call_fail(c, TD_GRPC_INTERNAL, "grpc-timeout: expected digits and one of HMSmun");

@@ -86,7 +86,7 @@ static void on_signal(uv_signal_t *h, int number) {
         return;
     }
     fprintf(stderr, "thunkd: %s: finishing\n", strsignal(number));
-    td_notify("STOPPING=1");
+    td_notify("STOPPING=1\nSTATUS=finishing");
     d->service.draining = true;
     if (d->owns_socket) unlink(d->config.socket);
     d->owns_socket = false;
@@ -114,6 +114,14 @@ static void print_served(const daemon_t *d, bool inherited) {
             fprintf(stderr, "thunkd: %s/%s: unavailable: %s\n", td_model_name(m), td_model_version(m), td_model_reason(m));
     }
     fprintf(stderr, "thunkd: listening on %s\n", inherited ? "the inherited socket" : d->config.socket);
+}
+
+static void notify_ready(td_store_t *s) {
+    char text[96];
+    uint32_t ready = 0;
+    for (uint32_t i = 0; i < td_store_count(s); i++) ready += td_model_state(td_store_model(s, i)) == TD_MODEL_READY;
+    snprintf(text, sizeof text, "READY=1\nSTATUS=%u of %u models ready", ready, td_store_count(s));
+    td_notify(text);
 }
 
 static td_status_t open_models(daemon_t *d, td_err_t *err) {
@@ -145,7 +153,7 @@ static td_status_t serve(daemon_t *d, td_err_t *err) {
     if (s != TD_OK) return s;
     watch_signals(d);
     print_served(d, inherited);
-    td_notify("READY=1");
+    notify_ready(d->service.store);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     return TD_OK;
 }

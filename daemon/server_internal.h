@@ -30,6 +30,7 @@ struct td_call {
     bool post, grpc, path_cut, bad_timeout, answered;
     uint64_t timeout_ns;
     td_pb_t body, message;
+    size_t counted; /* of the body, in server.unfinished_bytes */
     size_t read, sent; /* of message: put into frames, put into the batch */
     td_grpc_code_t code;
     void (*gone)(void *user);
@@ -41,6 +42,7 @@ struct td_server {
     uv_pipe_t listener;
     td_conn_t *conns;
     uint32_t n_conns;
+    uint64_t unfinished_bytes; /* of requests that have not come whole */
     bool draining, told;
 };
 

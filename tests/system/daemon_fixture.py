@@ -128,6 +128,12 @@ class RawClient:
                 return None
             self.buffer += more
 
+    def agree(self):
+        """Waits for the daemon's settings, then accepts them: its windows count from here."""
+        while self.next_frame()[0] != SETTINGS:
+            pass
+        self.sock.sendall(frame(SETTINGS, 1, 0))
+
     def statuses(self, count):
         """grpc-status by stream, of the next `count` streams that end."""
         out = {}

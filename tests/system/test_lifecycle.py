@@ -120,6 +120,25 @@ class Leaving(WithDaemon):
         self.assertEqual(d.stop(), 0)
 
 
+class Hoarding(WithDaemon):
+    def test_unfinished_requests(self):
+        """Clients that begin large requests and never end them get only so much memory."""
+        d = self.start(max_message_bytes=1 << 20)
+        c = self.client(d)
+        c.agree()
+        for stream in range(1, 21, 2):
+            data = b"\0" + struct.pack(">I", 1 << 20) + bytes(900_000)
+            c.sock.sendall(RawClient.headers(stream, LIVE))
+            c.sock.sendall(b"".join(frame(DATA, 0, stream, data[i : i + 16000]) for i in range(0, len(data), 16000)))
+        s = c.statuses(6)
+        self.assertEqual(set(s.values()), {EXHAUSTED})
+        c.close()
+        self.alive(d)
+        again = self.client(d)
+        again.sock.sendall(RawClient.request(1, LIVE, bytes(0)))
+        self.assertEqual(again.statuses(1), {1: OK})
+
+
 class Bytes(WithDaemon):
     @classmethod
     def setUpClass(cls):
