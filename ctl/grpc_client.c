@@ -21,7 +21,7 @@
 typedef struct call {
     int fd;
     nghttp2_session *session;
-    pb_buf_t request;
+    td_pb_t request;
     size_t sent;
     grpc_reply_t *reply;
     int http_status;
@@ -74,7 +74,7 @@ static int on_data(nghttp2_session *s, uint8_t flags, int32_t stream, const uint
     call_t *c = user;
     (void)s, (void)flags, (void)stream;
     if (c->reply->body.size + len > REPLY_MAX) c->too_large = true;
-    if (!c->too_large) pb_raw(&c->reply->body, data, len);
+    if (!c->too_large) td_pb_raw(&c->reply->body, data, len);
     return c->too_large ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
@@ -134,8 +134,8 @@ static td_status_t submit(call_t *c, const char *rpc_path, td_span_t message, in
     snprintf(timeout, sizeof timeout, "%dm", timeout_ms);
     uint8_t frame[5] = {0, (uint8_t)(message.size >> 24), (uint8_t)(message.size >> 16), (uint8_t)(message.size >> 8),
                         (uint8_t)message.size};
-    pb_raw(&c->request, frame, 5);
-    pb_raw(&c->request, message.data, message.size);
+    td_pb_raw(&c->request, frame, 5);
+    td_pb_raw(&c->request, message.data, message.size);
     if (c->request.failed) return td_fail(err, TD_NOMEM, "out of memory");
     nghttp2_nv headers[] = {HEADER(":method", "POST"), HEADER(":scheme", "http"), HEADER(":path", rpc_path),
                             HEADER(":authority", "localhost"), HEADER("content-type", "application/grpc"),
@@ -217,13 +217,13 @@ td_status_t grpc_call(const char *socket_path, const char *rpc_path, td_span_t m
     if (s == TD_OK) s = verdict(&c, err);
     if (s != TD_OK) td_prefix(err, s, "%s", socket_path);
     nghttp2_session_del(c.session);
-    pb_free(&c.request);
+    td_pb_free(&c.request);
     close(c.fd);
     return s;
 }
 
 td_status_t grpc_reply_message(const grpc_reply_t *reply, td_span_t *out, td_err_t *err) {
-    const pb_buf_t *b = &reply->body;
+    const td_pb_t *b = &reply->body;
     if (b->size < 5) return td_fail(err, TD_MALFORMED, "the answer holds no message");
     uint64_t n = (uint64_t)b->data[1] << 24 | (uint64_t)b->data[2] << 16 | (uint64_t)b->data[3] << 8 | b->data[4];
     if (b->data[0] != 0) return td_fail(err, TD_UNSUPPORTED, "the answer is compressed, which we did not ask for");
@@ -234,5 +234,5 @@ td_status_t grpc_reply_message(const grpc_reply_t *reply, td_span_t *out, td_err
 }
 
 void grpc_reply_free(grpc_reply_t *reply) {
-    pb_free(&reply->body);
+    td_pb_free(&reply->body);
 }

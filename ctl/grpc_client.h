@@ -12,7 +12,7 @@ typedef enum grpc_code {
 typedef struct grpc_reply {
     int code;          /* grpc-status */
     char message[400]; /* grpc-message, decoded */
-    pb_buf_t body;     /* framed as it came; the message is grpc_reply_message */
+    td_pb_t body;     /* framed as it came; the message is grpc_reply_message */
 } grpc_reply_t;
 
 const char *grpc_code_name(int code); /* "NOT_FOUND" */

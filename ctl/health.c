@@ -45,31 +45,31 @@ int ctl_health(int argc, char **argv) {
     static const char *const names[] = {"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"};
     online_args_t a = {.socket = CTL_DEFAULT_SOCKET, .timeout_ms = 10000, .takes_model = true};
     argp_parse(&health_argp, argc, argv, 0, NULL, &a);
-    pb_buf_t q = {0};
-    pb_string(&q, 1, a.model);
+    td_pb_t q = {0};
+    td_pb_string(&q, 1, a.model);
     grpc_reply_t r = {0};
     td_span_t msg;
     td_err_t err = {0};
     td_status_t s = oip_call(a.socket, "/grpc.health.v1.Health/Check", (td_span_t){q.data, q.size}, a.timeout_ms, &r, &msg, &err);
     uint64_t status = 0;
-    pb_field_t f;
+    td_wire_field_t f;
     bool bad = false;
     while (s == TD_OK && pb_next(&msg, &f, &bad))
-        if (f.number == 1 && f.wire == 0) status = f.value;
+        if (f.number == 1 && f.type == 0) status = f.value;
     if (s == TD_OK && bad) s = td_fail(&err, TD_MALFORMED, "the daemon's answer is broken");
     if (s == TD_OK) puts(names[status < 4 ? status : 0]);
     grpc_reply_free(&r);
-    pb_free(&q);
+    td_pb_free(&q);
     if (s != TD_OK) return ctl_report(&err);
     return status == 1 ? 0 : 1;
 }
 
 static td_status_t print_entry(td_span_t msg, td_err_t *err) {
     td_span_t v[5] = {0};
-    pb_field_t f;
+    td_wire_field_t f;
     bool bad = false;
     while (pb_next(&msg, &f, &bad))
-        if (f.number < 5 && f.wire == 2) v[f.number] = f.bytes;
+        if (f.number < 5 && f.type == 2) v[f.number] = f.bytes;
     if (bad) return td_fail(err, TD_MALFORMED, "the daemon's answer is broken");
     for (int i = 1; i <= 4; i++) printf("%s%.*s", i == 1 ? "" : "\t", (int)v[i].size, v[i].size ? (const char *)v[i].data : "");
     putchar('\n');
@@ -85,10 +85,10 @@ int ctl_ls(int argc, char **argv) {
     td_err_t err = {0};
     td_status_t s = oip_call(a.socket, OIP_SERVICE "RepositoryIndex", (td_span_t){0}, a.timeout_ms, &r, &msg, &err);
     if (r.code == GRPC_UNIMPLEMENTED) s = td_fail(&err, TD_UNSUPPORTED, "%s: this daemon cannot list its models", a.socket);
-    pb_field_t f;
+    td_wire_field_t f;
     bool bad = false;
     while (s == TD_OK && pb_next(&msg, &f, &bad))
-        if (f.number == 1 && f.wire == 2) s = print_entry(f.bytes, &err);
+        if (f.number == 1 && f.type == 2) s = print_entry(f.bytes, &err);
     if (s == TD_OK && bad) s = td_fail(&err, TD_MALFORMED, "the daemon's answer is broken");
     grpc_reply_free(&r);
     return s == TD_OK ? 0 : ctl_report(&err);

@@ -61,34 +61,34 @@ static const struct argp argp = {options, parse_opt, "MODEL", "Send one request 
 typedef struct infer {
     ctl_tensors_t files;
     oip_tensors_t inputs, outputs;
-    pb_buf_t raw[CTL_FILES_MAX];
+    td_pb_t raw[CTL_FILES_MAX];
     grpc_reply_t reply;
 } infer_t;
 
 static td_status_t fetch_inputs(infer_t *x, const infer_args_t *a, td_err_t *err) {
-    pb_buf_t q = {0};
-    pb_string(&q, 1, a->model);
-    pb_string(&q, 2, a->version);
+    td_pb_t q = {0};
+    td_pb_string(&q, 1, a->model);
+    td_pb_string(&q, 2, a->version);
     grpc_reply_t r = {0};
     td_span_t msg;
     td_status_t s =
         oip_call(a->socket, OIP_SERVICE "ModelMetadata", (td_span_t){q.data, q.size}, a->timeout_ms, &r, &msg, err);
-    pb_field_t f;
+    td_wire_field_t f;
     bool bad = false;
     while (s == TD_OK && pb_next(&msg, &f, &bad))
-        if (f.number == 4 && f.wire == 2) s = oip_tensors_add(&x->inputs, f.bytes, err);
+        if (f.number == 4 && f.type == 2) s = oip_tensors_add(&x->inputs, f.bytes, err);
     if (s == TD_OK && bad) s = td_fail(err, TD_MALFORMED, "the daemon's answer is broken");
     grpc_reply_free(&r);
-    pb_free(&q);
+    td_pb_free(&q);
     return s;
 }
 
-static td_status_t read_raw(pb_buf_t *b, const char *path, td_err_t *err) {
+static td_status_t read_raw(td_pb_t *b, const char *path, td_err_t *err) {
     uint8_t buf[65536];
     size_t n;
     FILE *f = fopen(path, "rb");
     if (!f) return td_fail(err, TD_IO, "%s: %m", path);
-    while ((n = fread(buf, 1, sizeof buf, f)) > 0 && !b->failed) pb_raw(b, buf, n);
+    while ((n = fread(buf, 1, sizeof buf, f)) > 0 && !b->failed) td_pb_raw(b, buf, n);
     bool bad = ferror(f) != 0;
     fclose(f);
     if (b->failed) return td_fail(err, TD_NOMEM, "out of memory");
@@ -139,32 +139,32 @@ static td_status_t bind_input(infer_t *x, const infer_args_t *a, uint32_t i, td_
     return TD_OK;
 }
 
-static void encode(const infer_t *x, const infer_args_t *a, pb_buf_t *q) {
-    pb_string(q, 1, a->model);
-    pb_string(q, 2, a->version);
+static void encode(const infer_t *x, const infer_args_t *a, td_pb_t *q) {
+    td_pb_string(q, 1, a->model);
+    td_pb_string(q, 2, a->version);
     for (uint32_t i = 0; i < x->inputs.n; i++) {
         const oip_tensor_t *t = &x->inputs.items[i];
-        pb_buf_t m = {0};
-        pb_string(&m, 1, t->name);
-        pb_string(&m, 2, t->datatype);
-        pb_packed_i64(&m, 3, t->dims, t->rank);
-        pb_bytes(q, 5, m.data, m.size);
+        td_pb_t m = {0};
+        td_pb_string(&m, 1, t->name);
+        td_pb_string(&m, 2, t->datatype);
+        td_pb_packed_i64(&m, 3, t->dims, t->rank);
+        td_pb_bytes(q, 5, m.data, m.size);
         q->failed |= m.failed;
-        pb_free(&m);
+        td_pb_free(&m);
     }
-    for (uint32_t i = 0; i < x->inputs.n; i++) pb_bytes(q, 7, x->inputs.items[i].data, x->inputs.items[i].bytes);
+    for (uint32_t i = 0; i < x->inputs.n; i++) td_pb_bytes(q, 7, x->inputs.items[i].data, x->inputs.items[i].bytes);
 }
 
 static td_status_t decode(infer_t *x, td_span_t msg, td_err_t *err) {
-    pb_field_t f;
+    td_wire_field_t f;
     bool bad = false;
     uint32_t raw = 0;
     td_span_t again = msg;
     td_status_t s = TD_OK;
     while (s == TD_OK && pb_next(&msg, &f, &bad))
-        if (f.number == 5 && f.wire == 2) s = oip_tensors_add(&x->outputs, f.bytes, err);
+        if (f.number == 5 && f.type == 2) s = oip_tensors_add(&x->outputs, f.bytes, err);
     while (s == TD_OK && pb_next(&again, &f, &bad)) {
-        if (f.number != 6 || f.wire != 2) continue;
+        if (f.number != 6 || f.type != 2) continue;
         if (raw < x->outputs.n) {
             x->outputs.items[raw].data = f.bytes.data;
             x->outputs.items[raw].bytes = f.bytes.size;
@@ -195,13 +195,13 @@ static td_status_t infer(infer_t *x, const infer_args_t *a, td_err_t *err) {
     if (s == TD_OK) s = fetch_inputs(x, a, err);
     for (uint32_t i = 0; s == TD_OK && i < x->inputs.n; i++) s = bind_input(x, a, i, err);
     if (s != TD_OK) return s;
-    pb_buf_t q = {0};
+    td_pb_t q = {0};
     td_span_t msg;
     encode(x, a, &q);
     s = q.failed ? td_fail(err, TD_NOMEM, "out of memory")
                  : oip_call(a->socket, OIP_SERVICE "ModelInfer", (td_span_t){q.data, q.size}, a->timeout_ms, &x->reply,
                             &msg, err);
-    pb_free(&q);
+    td_pb_free(&q);
     if (s == TD_OK) s = decode(x, msg, err);
     if (s != TD_OK) return s;
     if (a->outputs) return write_outputs(x, a->outputs, err);
@@ -219,6 +219,6 @@ int ctl_infer(int argc, char **argv) {
     oip_tensors_free(&x.inputs);
     oip_tensors_free(&x.outputs);
     grpc_reply_free(&x.reply);
-    for (uint32_t i = 0; i < a.n_raw; i++) pb_free(&x.raw[i]);
+    for (uint32_t i = 0; i < a.n_raw; i++) td_pb_free(&x.raw[i]);
     return s == TD_OK ? 0 : ctl_report(&err);
 }

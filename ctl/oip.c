@@ -47,22 +47,22 @@ static bool add_dim(oip_tensor_t *t, uint64_t d) {
     return true;
 }
 
-static bool add_dims(oip_tensor_t *t, const pb_field_t *f) {
-    if (f->wire == 0) return add_dim(t, f->value);
+static bool add_dims(oip_tensor_t *t, const td_wire_field_t *f) {
+    if (f->type == 0) return add_dim(t, f->value);
     td_span_t in = f->bytes;
     uint64_t d;
     while (in.size)
-        if (!pb_read_varint(&in, &d) || !add_dim(t, d)) return false;
-    return f->wire == 2;
+        if (!td_wire_varint(&in, &d) || !add_dim(t, d)) return false;
+    return f->type == 2;
 }
 
-static char *take_string(char *old, const pb_field_t *f) {
+static char *take_string(char *old, const td_wire_field_t *f) {
     free(old);
-    return f->wire == 2 ? strndup((const char *)f->bytes.data, f->bytes.size) : NULL;
+    return f->type == 2 ? strndup((const char *)f->bytes.data, f->bytes.size) : NULL;
 }
 
 static td_status_t decode(oip_tensor_t *t, td_span_t msg, td_err_t *err) {
-    pb_field_t f;
+    td_wire_field_t f;
     bool bad = false;
     t->name = strdup("");
     t->datatype = strdup("");

@@ -6,7 +6,7 @@
 #include <uv.h>
 
 #include "daemon/grpc.h"
-#include "daemon/pb.h"
+#include "proto/pb.h"
 
 typedef struct td_server td_server_t;
 typedef struct td_call td_call_t; /* a request whose body is complete; answer it exactly once or drop it */

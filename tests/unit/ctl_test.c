@@ -6,17 +6,17 @@
 
 #include "ctl/grpc_client.c"
 #include "ctl/oip.c"
-#include "ctl/pb.c"
+#include "ctl/pb.h"
 
 START_TEST(fields_round_trip) {
-    pb_buf_t b = {0};
+    td_pb_t b = {0};
     int64_t dims[] = {2, -1, 300};
-    pb_string(&b, 1, "x");
-    pb_string(&b, 2, "");
-    pb_varint(&b, 16, UINT64_MAX);
-    pb_packed_i64(&b, 3, dims, 3);
+    td_pb_string(&b, 1, "x");
+    td_pb_string(&b, 2, "");
+    td_pb_varint(&b, 16, UINT64_MAX);
+    td_pb_packed_i64(&b, 3, dims, 3);
     td_span_t in = {b.data, b.size};
-    pb_field_t f;
+    td_wire_field_t f;
     bool bad = false;
     ck_assert(pb_next(&in, &f, &bad));
     ck_assert_uint_eq(f.number, 1);
@@ -28,7 +28,7 @@ START_TEST(fields_round_trip) {
     ck_assert_uint_eq(f.bytes.size, 1 + 10 + 2);
     ck_assert(!pb_next(&in, &f, &bad));
     ck_assert(!bad);
-    pb_free(&b);
+    td_pb_free(&b);
 }
 END_TEST
 
@@ -40,7 +40,7 @@ static const struct {
 
 START_TEST(broken_fields_are_bad) {
     td_span_t in = {(const uint8_t *)broken[_i].bytes, broken[_i].size};
-    pb_field_t f;
+    td_wire_field_t f;
     bool bad = false;
     while (pb_next(&in, &f, &bad)) continue;
     ck_assert(bad);
@@ -48,12 +48,12 @@ START_TEST(broken_fields_are_bad) {
 END_TEST
 
 START_TEST(tensors_are_decoded) {
-    pb_buf_t b = {0};
+    td_pb_t b = {0};
     int64_t dims[] = {2, 3};
-    pb_string(&b, 1, "x");
-    pb_string(&b, 2, "FP32");
-    pb_packed_i64(&b, 3, dims, 2);
-    pb_varint(&b, 3, 4); /* unpacked, too */
+    td_pb_string(&b, 1, "x");
+    td_pb_string(&b, 2, "FP32");
+    td_pb_packed_i64(&b, 3, dims, 2);
+    td_pb_varint(&b, 3, 4); /* unpacked, too */
     oip_tensors_t t = {0};
     td_err_t err = {0};
     ck_assert_int_eq(oip_tensors_add(&t, (td_span_t){b.data, b.size}, &err), TD_OK);
@@ -64,7 +64,7 @@ START_TEST(tensors_are_decoded) {
     ck_assert(!oip_bytes(&t.items[0], &n));
     ck_assert_int_eq(oip_tensors_add(&t, (td_span_t){(const uint8_t *)"\x0a\x05", 2}, &err), TD_MALFORMED);
     oip_tensors_free(&t);
-    pb_free(&b);
+    td_pb_free(&b);
 }
 END_TEST
 

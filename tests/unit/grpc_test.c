@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gRPC's framing, timeouts, status messages; the protobuf writer. */
 #include "daemon/grpc.c"
-#include "daemon/pb.c"
+#include "proto/pb.h"
 
 #include <check.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/pb.h"
+#include "proto/pb.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing protobuf's wire format into a buffer that grows. Thread: one. */
-#ifndef TD_DAEMON_PB_H
-#define TD_DAEMON_PB_H
+#ifndef TD_PROTO_PB_H
+#define TD_PROTO_PB_H
 
 #include "base/span.h"
 #include "base/status.h"
