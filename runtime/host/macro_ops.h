@@ -86,6 +86,16 @@ static inline bool td_reserve(uint64_t *total, uint64_t count, uint64_t size, ui
     return true;
 }
 
+/* Of reduce and reduce-window: n operands, then n initial values, one computation, n results. */
+static inline td_status_t td_reduction_arity(const td_hlo_instr_t *instr, uint32_t *out_n, td_err_t *err) {
+    uint32_t n = instr->n_operands / 2;
+    TD_NEED(n && instr->n_operands % 2 == 0 && instr->n_called == 1, "%u operands", instr->n_operands);
+    TD_NEED(instr->shape->type == TD_TUPLE ? instr->shape->rank == n : n == 1, "result does not have %u arrays", n);
+    TD_NEED_AS(TD_UNSUPPORTED, n <= TD_MACRO_ARRAYS, "%u arrays at once", n);
+    *out_n = n;
+    return TD_OK;
+}
+
 #define TD_MACRO(name)                                                                                        \
     td_status_t td_##name##_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state,         \
                                     uint64_t *out_scratch, td_err_t *err);                                    \

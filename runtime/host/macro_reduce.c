@@ -96,10 +96,9 @@ static void choose(reduce_t *r, uint32_t n) {
 
 td_status_t td_reduce_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
                               td_err_t *err) {
-    uint32_t n = instr->n_operands / 2;
-    TD_NEED(n && instr->n_operands % 2 == 0 && instr->n_called == 1, "%u operands", instr->n_operands);
-    TD_NEED(instr->shape->type == TD_TUPLE ? instr->shape->rank == n : n == 1, "result does not have %u arrays", n);
-    TD_NEED_AS(TD_UNSUPPORTED, n <= TD_MACRO_ARRAYS, "%u arrays at once", n);
+    uint32_t n;
+    td_status_t arity = td_reduction_arity(instr, &n, err);
+    if (arity) return arity;
     td_type_t types[TD_MACRO_ARRAYS];
     reduce_t *r = TD_NEW(arena, reduce_t);
     if (!r || !(r->lanes = TD_NEW_N(arena, lane_t, n))) return td_arena_fail(arena, err);

@@ -62,10 +62,9 @@ static td_status_t array(const td_hlo_instr_t *instr, uint32_t k, array_t *a, td
 
 td_status_t td_window_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
                               td_err_t *err) {
-    uint32_t n = instr->n_operands / 2;
-    TD_NEED(n && instr->n_operands % 2 == 0 && instr->n_called == 1, "%u operands", instr->n_operands);
-    TD_NEED(instr->shape->type == TD_TUPLE ? instr->shape->rank == n : n == 1, "result does not have %u arrays", n);
-    TD_NEED_AS(TD_UNSUPPORTED, n <= TD_MACRO_ARRAYS, "%u arrays at once", n);
+    uint32_t n;
+    td_status_t arity = td_reduction_arity(instr, &n, err);
+    if (arity) return arity;
     td_type_t types[TD_MACRO_ARRAYS];
     window_t *w = TD_NEW(arena, window_t);
     if (!w || !(w->arrays = TD_NEW_N(arena, array_t, n))) return td_arena_fail(arena, err);
