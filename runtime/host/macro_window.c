@@ -62,7 +62,7 @@ static td_status_t array(const td_hlo_instr_t *instr, uint32_t k, array_t *a, td
 
 td_status_t td_window_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
                               td_err_t *err) {
-    uint32_t n;
+    uint32_t n = 0;
     td_status_t arity = td_reduction_arity(instr, &n, err);
     if (arity) return arity;
     td_type_t types[TD_MACRO_ARRAYS];
