@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ModelInferRequest's decoder on whole, cut and damaged messages. */
 #include "daemon/infer_codec.c"
-#include "daemon/pb.c"
+#include "proto/pb.h"
 
 #include <check.h>
 
