@@ -21,7 +21,7 @@ CFLAGS += -std=c17 -fPIC -ffp-contract=off -fno-math-errno -fvisibility=hidden -
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wold-style-definition -Wmissing-prototypes -Wimplicit-fallthrough \
   -Wformat=2 -Wundef -Wvla $(if $(CI),-Werror)
 LDLIBS := -lhighwayhash -lsnappy -lzstd -lbrotlidec -lbrotlicommon -lz -lprotobuf-c -lxxhash -ljansson -lyaml -ldl -lm -pthread
-HOSTLIBS := -lopenblas -lm -pthread
+HOSTLIBS := -ldnnl -lfftw3 -lfftw3f -llapacke -lsleef -lopenblas -lm -pthread
 ifneq ($(SAN),)
 CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 LDFLAGS += -fsanitize=$(SAN)

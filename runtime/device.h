@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/span.h"
-#include "runtime/hlo/hlo.h"
+#include "runtime/library.h"
 
 typedef struct td_device td_device_t;
 typedef struct td_stream td_stream_t;
@@ -35,38 +35,6 @@ typedef struct td_kernel_desc {
     uint32_t n_args;
     td_span_t image;             /* cubin or PTX; empty when absent */
 } td_kernel_desc_t;
-
-/* A row- or column-major (batched) matrix: element (b,i,j) at b*batch_stride + i*ld + j (row-major)
- * or + j*ld + i (column-major). batch_stride 0 repeats one matrix. */
-typedef struct td_matrix {
-    td_type_t type;
-    bool column_major;
-    int64_t rows, cols, ld, batch, batch_stride;
-} td_matrix_t;
-
-typedef enum td_epilogue {
-    TD_EPI_NONE = 0, TD_EPI_RELU = 1, TD_EPI_BIAS = 2, TD_EPI_BIAS_RELU = 3, TD_EPI_GELU = 4, TD_EPI_BIAS_GELU = 8
-} td_epilogue_t;
-
-/* D = epilogue(alpha * A x B * a_scale * b_scale + beta * C + bias). Buffers of the launch, in order:
- * a, b, c, d, then bias, a_scale, b_scale as the has_ flags say. */
-typedef struct td_gemm_desc {
-    td_matrix_t a, b, c, d;
-    double alpha_real, alpha_imag, beta;
-    td_epilogue_t epilogue;
-    bool has_bias, has_a_scale, has_b_scale;
-} td_gemm_desc_t;
-
-/* Layer norm of rows x cols. Buffers: x, scale, bias, y, and with training the rows' means and
- * 1/sqrt(var + epsilon) in f32. */
-typedef struct td_norm_desc {
-    td_type_t x, scale, bias, y;
-    int64_t rows, cols;
-    double epsilon;
-    bool training;
-} td_norm_desc_t;
-
-typedef enum td_library_op { TD_OP_GEMM = 1, TD_OP_NORM = 2 } td_library_op_t;
 
 typedef struct td_device_ops {
     const char *name; /* "host" */
@@ -101,6 +69,7 @@ typedef struct td_device_ops {
 struct td_device {
     const td_device_ops_t *ops;
     const td_alloc_t *alloc;
+    const struct td_ffi_registry *ffi; /* user handlers, borrowed; NULL: none */
 };
 struct td_stream {
     td_device_t *device;

@@ -109,7 +109,8 @@ static void run_macro(const td_step_t *s, void *const *bufs, void *scratch) {
     s->macro->kind->run(s->macro->state, in, out, own);
 }
 
-void td_host_kernel_run(const td_kernel_t *k, void *const *bufs, void *scratch) {
+td_status_t td_host_kernel_run(const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err) {
+    (void)err;
     for (uint32_t i = 0; i < k->n_steps; i++) {
         const td_step_t *s = &k->steps[i];
         if (s->kind == TD_STEP_PW) {
@@ -126,4 +127,5 @@ void td_host_kernel_run(const td_kernel_t *k, void *const *bufs, void *scratch) 
         else if (s->kind == TD_STEP_PACK) td_subbyte_pack(s->type, a, d, (size_t)s->count);
         else if (s->bytes) memmove(d, a, s->bytes);
     }
+    return TD_OK;
 }

@@ -66,26 +66,20 @@ static td_status_t memset32(td_stream_t *s, void *dst, uint32_t value, uint64_t 
     return TD_OK;
 }
 
-static td_status_t library_lower(td_device_t *dev, td_library_op_t op, const void *desc, td_arena_t *arena, td_kernel_t **out,
-                                 uint64_t *out_scratch, td_err_t *err) {
-    (void)dev;
-    if (op == TD_OP_NORM) return td_host_norm_lower(desc, arena, out, out_scratch, err);
-    if (op != TD_OP_GEMM) return td_fail(err, TD_UNSUPPORTED, "library operation %d is not supported by the host device", (int)op);
-    return td_host_gemm_lower(desc, arena, out, out_scratch, err);
-}
 static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err) {
-    (void)s, (void)err;
-    k->run(k, bufs, scratch);
-    return TD_OK;
+    (void)s;
+    return k->run(k, bufs, scratch, err);
 }
-static void kernel_release(td_kernel_t *k) { (void)k; }
+static void kernel_release(td_kernel_t *k) {
+    if (k && k->release) k->release(k);
+}
 
 static const td_device_ops_t ops = {
     .name = "host", .destroy = destroy, .mem_get = mem_get, .mem_put = mem_put, .stream_create = stream_create,
     .stream_destroy = stream_destroy, .stream_sync = stream_sync, .event_create = event_create,
     .event_destroy = event_destroy, .event_record = event_record, .stream_wait = event_record, .copy = copy,
     .upload = copy, .download = copy, .memset32 = memset32, .kernel_lower = td_host_kernel_lower,
-    .library_lower = library_lower, .launch = launch, .kernel_release = kernel_release,
+    .library_lower = td_host_library_lower, .launch = launch, .kernel_release = kernel_release,
 };
 
 __attribute__((visibility("default"))) td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "runtime/host/plan.h"
+#include "runtime/host/library.h"
 #include "runtime/host/types.h"
 
 enum { CHUNK = 256 };
@@ -144,7 +144,8 @@ static void store(const gemm_t *g, int64_t batch, char *r, void *const *bufs, do
 
 static bool direct(const gemm_t *g, const td_matrix_t *m) { return m->type == g->work && g->work != TD_S32; }
 
-static void run(const td_kernel_t *k, void *const *bufs, void *scratch) {
+static td_status_t run(const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err) {
+    (void)err;
     const gemm_t *g = k->library;
     const td_gemm_desc_t *d = &g->d;
     char *s = scratch, *r = s + g->r_at;
@@ -170,6 +171,7 @@ static void run(const td_kernel_t *k, void *const *bufs, void *scratch) {
         multiply(g, in[0], &dense[0], in[1], &dense[1], r);
         store(g, batch, r, bufs, scale);
     }
+    return TD_OK;
 }
 
 static td_status_t check(const td_matrix_t *m, const char *which, td_err_t *err) {
@@ -180,7 +182,10 @@ static td_status_t check(const td_matrix_t *m, const char *which, td_err_t *err)
     return TD_OK;
 }
 
-td_status_t td_host_gemm_lower(const td_gemm_desc_t *d, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch, td_err_t *err) {
+td_status_t td_host_gemm_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch,
+                               td_err_t *err) {
+    const td_gemm_desc_t *d = desc;
+    (void)dev;
     const td_matrix_t *m[4] = {&d->a, &d->b, &d->d, &d->c};
     static const char *const names[4] = {"A", "B", "D", "C"};
     td_status_t s;

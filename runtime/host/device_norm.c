@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/checked.h"
-#include "runtime/host/plan.h"
+#include "runtime/host/library.h"
 
 typedef struct norm {
     td_norm_desc_t d;
@@ -22,7 +22,8 @@ static void one_row(const norm_t *n, const float *scale, const float *bias, floa
     *out_factor = (float)factor;
 }
 
-static void run(const td_kernel_t *k, void *const *bufs, void *scratch) {
+static td_status_t run(const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err) {
+    (void)err;
     const norm_t *n = k->library;
     const td_norm_desc_t *d = &n->d;
     char *s = scratch;
@@ -37,9 +38,13 @@ static void run(const td_kernel_t *k, void *const *bufs, void *scratch) {
         td_convert_array(TD_F32, row, d->y, (char *)bufs[3] + (size_t)i * cols * td_type_bytes(d->y), cols);
         if (d->training) ((float *)bufs[4])[i] = mean, ((float *)bufs[5])[i] = factor;
     }
+    return TD_OK;
 }
 
-td_status_t td_host_norm_lower(const td_norm_desc_t *d, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch, td_err_t *err) {
+td_status_t td_host_norm_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch,
+                               td_err_t *err) {
+    const td_norm_desc_t *d = desc;
+    (void)dev;
     const td_type_t types[4] = {d->x, d->scale, d->bias, d->y};
     for (int i = 0; i < 4; i++)
         if (!td_type_is_float(types[i]) || types[i] == TD_F64)

@@ -95,7 +95,8 @@ typedef struct td_step {
 } td_step_t;
 
 struct td_kernel {
-    void (*run)(const td_kernel_t *k, void *const *bufs, void *scratch);
+    td_status_t (*run)(const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err);
+    void (*release)(td_kernel_t *k); /* NULL: nothing outside the arena */
     td_step_t *steps;
     uint32_t n_steps;
     const void *library; /* state of a library operation */
@@ -103,10 +104,9 @@ struct td_kernel {
 
 td_status_t td_host_kernel_lower(td_device_t *dev, const td_kernel_desc_t *desc, td_arena_t *arena, td_kernel_t **out,
                                  uint64_t *out_scratch, td_err_t *err);
-td_status_t td_host_norm_lower(const td_norm_desc_t *desc, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch,
-                               td_err_t *err);
-void td_host_kernel_run(const td_kernel_t *k, void *const *bufs, void *scratch);
-td_status_t td_host_gemm_lower(const td_gemm_desc_t *desc, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch,
-                               td_err_t *err);
+td_status_t td_host_kernel_run(const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err);
+/* library.c: the row of the operation, or a refusal. */
+td_status_t td_host_library_lower(td_device_t *dev, td_library_op_t op, const void *desc, td_arena_t *arena,
+                                  td_kernel_t **out, uint64_t *out_scratch, td_err_t *err);
 
 #endif
