@@ -34,11 +34,15 @@ PROTOS := $(wildcard proto/schema/*.proto)
 GEN_C := $(PROTOS:proto/schema/%.proto=$(B)/gen/schema/%.pb-c.c)
 GEN_H := $(GEN_C:.c=.h)
 LIB_SRC := $(wildcard base/*.c proto/*.c runtime/*.c runtime/hlo/*.c runtime/thunk/*.c store/*.c config/*.c)
-HOST_SRC := $(wildcard runtime/host/*.c)
+ISA_SRC := $(addprefix runtime/host/,pw_int.c pw_f32.c pw_f64.c pw_c64.c pw_c128.c convert.c small.c vec_table.c)
+ISAS := $(if $(filter x86_64,$(shell uname -m)),v3 v4)
+HOST_SRC := $(filter-out $(ISA_SRC),$(wildcard runtime/host/*.c))
+ISA_O := $(foreach i,base $(ISAS),$(ISA_SRC:%.c=$(B)/%.$i.o))
 DAEMON_SRC := $(wildcard daemon/*.c)
 CTL_SRC := $(wildcard ctl/*.c)
 TESTS := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/*_test.c))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
+HOST_O = $(call obj,$(HOST_SRC)) $(ISA_O)
 GEN_O := $(GEN_C:.c=.o)
 LIB_O := $(call obj,$(LIB_SRC)) $(GEN_O)
 
@@ -59,13 +63,23 @@ $(B)/gen/%.o: $(B)/gen/%.c $(GEN_H)
 	$(Q)$(CC) $(CPPFLAGS) -I$(B)/gen/schema $(CFLAGS) -c $< -o $@
 CPPFLAGS += -I$(B)/gen/schema
 $(B)/runtime/host/%.o: CFLAGS += -O3
+$(B)/runtime/host/vec.o: CPPFLAGS += $(if $(ISAS),-DTD_HAVE_ISAS)
+# files compiled once per instruction set: x.base.o, x.v3.o, x.v4.o
+define isa_rule
+$(B)/%.$(1).o: %.c | $(GEN_H)
+	@mkdir -p $$(@D)
+	$(Q)$$(CC) $$(CPPFLAGS) -DTD_ISA=_$(1) -DTD_ISA_NAME='"$(1)"' $$(CFLAGS) $(2) -c $$< -o $$@
+endef
+$(eval $(call isa_rule,base,))
+$(eval $(call isa_rule,v3,-march=x86-64-v3))
+$(eval $(call isa_rule,v4,-march=x86-64-v4 -mprefer-vector-width=512))
 
 $(B)/libthunk.a: $(LIB_O)
 	$(Q)rm -f $@ && ar rcs $@ $^
-$(B)/libhost.a: $(call obj,$(HOST_SRC))
+$(B)/libhost.a: $(HOST_O)
 	$(Q)rm -f $@ && ar rcs $@ $^
-$(B)/thunkd-host.so: $(call obj,$(HOST_SRC)) $(B)/libthunk.a
-	$(Q)$(CC) -shared $(LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $(call obj,$(HOST_SRC)) $(B)/libthunk.a $(HOSTLIBS) $(LDLIBS)
+$(B)/thunkd-host.so: $(HOST_O) $(B)/libthunk.a
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $(HOST_O) $(B)/libthunk.a $(HOSTLIBS) $(LDLIBS)
 $(B)/thunkd: $(call obj,$(DAEMON_SRC)) $(B)/libthunk.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
 $(B)/thunkctl: $(call obj,$(CTL_SRC)) $(B)/libthunk.a

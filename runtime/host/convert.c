@@ -6,6 +6,7 @@
 
 #include "runtime/host/host_op.h"
 #include "runtime/host/types.h"
+#include "runtime/host/vec_isa.h"
 
 typedef void (*conv_fn_t)(const void *src, void *dst, size_t n);
 
@@ -71,7 +72,7 @@ static bool is_native(td_type_t t) { return t <= TD_F64 && table[t][t]; }
 static void to_small(td_type_t from, const void *src, td_type_t to, void *dst, size_t n) {
     double wide[CHUNK];
     if (from == TD_F32) {
-        td_small_store(to, src, dst, n);
+        td_small_store_isa(to, src, dst, n);
         return;
     }
     if (from == TD_S64)
@@ -112,7 +113,7 @@ static void real_chunk(td_type_t from, const void *src, td_type_t to, void *dst,
     float low[CHUNK];
     double wide[CHUNK];
     if (td_type_is_small_float(from)) {
-        td_small_load(from, src, low, n);
+        td_small_load_isa(from, src, low, n);
         src = low, from = TD_F32;
     } else {
         from = td_type_register(from);
@@ -154,7 +155,7 @@ static void complex_chunk(td_type_t from, const void *src, td_type_t to, void *d
     }
 }
 
-void td_convert_array(td_type_t from, const void *src, td_type_t to, void *dst, size_t n) {
+void td_convert_isa(td_type_t from, const void *src, td_type_t to, void *dst, size_t n) {
     if (!n) return;
     if (from == to) {
         memmove(dst, src, n * td_type_bytes(to));
@@ -165,11 +166,11 @@ void td_convert_array(td_type_t from, const void *src, td_type_t to, void *dst, 
         return;
     }
     if (to == TD_F32 && td_type_is_small_float(from)) {
-        td_small_load(from, src, dst, n);
+        td_small_load_isa(from, src, dst, n);
         return;
     }
     if (from == TD_F32 && td_type_is_small_float(to)) {
-        td_small_store(to, src, dst, n);
+        td_small_store_isa(to, src, dst, n);
         return;
     }
     const char *s = src;

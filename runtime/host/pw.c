@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "runtime/host/types.h"
 #include "runtime/host/pw_run.h"
+#include "runtime/host/vec.h"
 
 void td_pw_begin(td_pw_builder_t *b, td_arena_t *arena) {
     *b = (td_pw_builder_t){.arena = arena};
@@ -96,35 +97,6 @@ int32_t td_pw_copied(td_pw_builder_t *b, int32_t v, uint32_t n_outputs) {
     return d;
 }
 
-const td_pw_table_t *td_pw_table(td_type_t reg) {
-    switch (reg) {
-    case TD_PRED: return &td_pw_pred;
-    case TD_S8: return &td_pw_s8;
-    case TD_S16: return &td_pw_s16;
-    case TD_S32: return &td_pw_s32;
-    case TD_S64: return &td_pw_s64;
-    case TD_U8: return &td_pw_u8;
-    case TD_U16: return &td_pw_u16;
-    case TD_U32: return &td_pw_u32;
-    case TD_U64: return &td_pw_u64;
-    case TD_F32: return &td_pw_f32;
-    case TD_F64: return &td_pw_f64;
-    case TD_C64: return &td_pw_c64;
-    case TD_C128: return &td_pw_c128;
-    default: return NULL;
-    }
-}
-
-#define SELECT(T)                                                                                          \
-    static void select_##T(void *d_, const void *a_, const void *b_, const void *c_, size_t n) {            \
-        T *d = d_;                                                                                          \
-        const uint8_t *a = a_;                                                                              \
-        const T *b = b_, *c = c_;                                                                           \
-        PW_LOOP(T y = b[i]; T z = c[i]; d[i] = a[i] ? y : z)                                                \
-    }
-typedef struct { uint64_t lo, hi; } u128_t;
-SELECT(uint8_t) SELECT(uint16_t) SELECT(uint32_t) SELECT(uint64_t) SELECT(u128_t)
-
 static td_pw_fn_t find(const td_hlo_instr_t *in) {
     if (!in->n_operands || in->n_operands > 3 || !td_type_is_array(in->shape->type)) return NULL;
     for (uint32_t i = 0; i < in->n_operands; i++)
@@ -134,11 +106,11 @@ static td_pw_fn_t find(const td_hlo_instr_t *in) {
     if (in->opcode == TD_HLO_SELECT) {
         if (arg != TD_PRED || in->n_operands != 3) return NULL;
         switch (td_type_bytes(td_type_register(in->shape->type))) {
-        case 1: return select_uint8_t;
-        case 2: return select_uint16_t;
-        case 4: return select_uint32_t;
-        case 8: return select_uint64_t;
-        default: return select_u128_t;
+        case 1: return td_vec()->select[0];
+        case 2: return td_vec()->select[1];
+        case 4: return td_vec()->select[2];
+        case 8: return td_vec()->select[3];
+        default: return td_vec()->select[4];
         }
     }
     if (!t) return NULL;

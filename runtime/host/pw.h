@@ -61,8 +61,6 @@ typedef struct td_pw_table {
     td_pw_fn_t fn[TD_HLO_OPCODE_COUNT];
     td_pw_fn_t compare[6], total[6];
 } td_pw_table_t;
-extern const td_pw_table_t td_pw_f32, td_pw_f64, td_pw_c64, td_pw_c128, td_pw_pred;
-extern const td_pw_table_t td_pw_s8, td_pw_s16, td_pw_s32, td_pw_s64, td_pw_u8, td_pw_u16, td_pw_u32, td_pw_u64;
 /* NULL if the register type has none. */
 const td_pw_table_t *td_pw_table(td_type_t reg);
 void td_pw_reduce_precision_f32(float *d, const float *s, size_t n, int exponent, int mantissa);

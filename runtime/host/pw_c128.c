@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "runtime/host/pw.h"
+#include "runtime/host/vec_isa.h"
 
 #define R double
 #define FC(name) name

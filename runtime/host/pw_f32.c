@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "runtime/host/pw.h"
+#include "runtime/host/vec_isa.h"
 
 #define T float
 #define T_MAX FLT_MAX
@@ -11,28 +11,6 @@
 #define I_MAX INT32_MAX
 #define F(name) name##f
 #define NAME td_pw_f32
-#include "runtime/host/pw_float.h"
+#include "runtime/host/vec_sleef.h"
 
-/* Rounds to `mantissa` bits, then fits the exponent's range: too large is infinite, subnormal is zero. */
-void td_pw_reduce_precision_f32(float *d, const float *s, size_t n, int exponent, int mantissa) {
-    int bias = (1 << (exponent - 1)) - 1;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t u, sign;
-        memcpy(&u, &s[i], 4);
-        sign = u & 0x80000000u, u &= 0x7fffffffu;
-        if (u > 0x7f800000u) {
-            d[i] = s[i];
-            continue;
-        }
-        if (mantissa < 23) {
-            uint32_t last = 1u << (23 - mantissa);
-            u = (u + (last >> 1) - 1 + ((u & last) != 0)) & ~(last - 1);
-        }
-        if (exponent < 8) {
-            if ((int)(u >> 23) - 127 > bias) u = 0x7f800000u;
-            else if ((int)(u >> 23) - 127 < 1 - bias) u = 0;
-        }
-        u |= sign;
-        memcpy(&d[i], &u, 4);
-    }
-}
+#include "runtime/host/pw_float.h"

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "runtime/host/pw.h"
+#include "runtime/host/vec_isa.h"
 
 #define POW_LOOP(T, U, NEGATIVE)                                                                        \
     static inline T ipow_##T(T x, T y) {                                                      \

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/host/pw.h"
+#include "runtime/host/vec.h"
 #include "runtime/host/types.h"
 
 static float bits(uint32_t u) { return td_bits_f32(u); }
@@ -87,41 +88,42 @@ START_TEST(conversions) {
 }
 END_TEST
 
+#define TBL(t) (*td_pw_table(TD_##t))
 #define OP2(table, op, T, x, y) ({ T a_ = (x), b_ = (y), d_; table.fn[op](&d_, &a_, &b_, NULL, 1); d_; })
 START_TEST(integer_edges) {
-    ck_assert_int_eq(OP2(td_pw_s32, TD_HLO_DIVIDE, int32_t, 7, 0), -1);
-    ck_assert_int_eq(OP2(td_pw_s32, TD_HLO_DIVIDE, int32_t, INT32_MIN, -1), INT32_MIN);
-    ck_assert_int_eq(OP2(td_pw_s32, TD_HLO_REMAINDER, int32_t, INT32_MIN, -1), 0);
-    ck_assert_int_eq(OP2(td_pw_s32, TD_HLO_REMAINDER, int32_t, -7, 0), -7);
-    ck_assert_int_eq(OP2(td_pw_s32, TD_HLO_REMAINDER, int32_t, -7, 3), -1);
-    ck_assert_uint_eq(OP2(td_pw_u32, TD_HLO_DIVIDE, uint32_t, 7, 0), UINT32_MAX);
-    ck_assert_int_eq(OP2(td_pw_s64, TD_HLO_DIVIDE, int64_t, INT64_MIN, -1), INT64_MIN);
-    ck_assert_uint_eq(OP2(td_pw_u32, TD_HLO_SHIFT_LEFT, uint32_t, 1, 32), 0);
-    ck_assert_int_eq(OP2(td_pw_s32, TD_HLO_SHIFT_RIGHT_ARITHMETIC, int32_t, -5, 99), -1);
-    ck_assert_int_eq(OP2(td_pw_s32, TD_HLO_SHIFT_RIGHT_LOGICAL, int32_t, -1, 31), 1);
-    ck_assert_int_eq(OP2(td_pw_s8, TD_HLO_ADD, int8_t, 127, 1), -128);
-    ck_assert_int_eq(OP2(td_pw_s16, TD_HLO_MULTIPLY, int16_t, 300, 300), (int16_t)90000);
-    ck_assert_int_eq(OP2(td_pw_s32, TD_HLO_ABS, int32_t, INT32_MIN, 0), INT32_MIN);
-    ck_assert_int_eq(OP2(td_pw_s32, TD_HLO_POWER, int32_t, 3, 4), 81);
-    ck_assert_int_eq(OP2(td_pw_s16, TD_HLO_CLZ, int16_t, 1, 0), 15);
-    ck_assert_int_eq(OP2(td_pw_s8, TD_HLO_POPCNT, int8_t, -1, 0), 8);
+    ck_assert_int_eq(OP2(TBL(S32), TD_HLO_DIVIDE, int32_t, 7, 0), -1);
+    ck_assert_int_eq(OP2(TBL(S32), TD_HLO_DIVIDE, int32_t, INT32_MIN, -1), INT32_MIN);
+    ck_assert_int_eq(OP2(TBL(S32), TD_HLO_REMAINDER, int32_t, INT32_MIN, -1), 0);
+    ck_assert_int_eq(OP2(TBL(S32), TD_HLO_REMAINDER, int32_t, -7, 0), -7);
+    ck_assert_int_eq(OP2(TBL(S32), TD_HLO_REMAINDER, int32_t, -7, 3), -1);
+    ck_assert_uint_eq(OP2(TBL(U32), TD_HLO_DIVIDE, uint32_t, 7, 0), UINT32_MAX);
+    ck_assert_int_eq(OP2(TBL(S64), TD_HLO_DIVIDE, int64_t, INT64_MIN, -1), INT64_MIN);
+    ck_assert_uint_eq(OP2(TBL(U32), TD_HLO_SHIFT_LEFT, uint32_t, 1, 32), 0);
+    ck_assert_int_eq(OP2(TBL(S32), TD_HLO_SHIFT_RIGHT_ARITHMETIC, int32_t, -5, 99), -1);
+    ck_assert_int_eq(OP2(TBL(S32), TD_HLO_SHIFT_RIGHT_LOGICAL, int32_t, -1, 31), 1);
+    ck_assert_int_eq(OP2(TBL(S8), TD_HLO_ADD, int8_t, 127, 1), -128);
+    ck_assert_int_eq(OP2(TBL(S16), TD_HLO_MULTIPLY, int16_t, 300, 300), (int16_t)90000);
+    ck_assert_int_eq(OP2(TBL(S32), TD_HLO_ABS, int32_t, INT32_MIN, 0), INT32_MIN);
+    ck_assert_int_eq(OP2(TBL(S32), TD_HLO_POWER, int32_t, 3, 4), 81);
+    ck_assert_int_eq(OP2(TBL(S16), TD_HLO_CLZ, int16_t, 1, 0), 15);
+    ck_assert_int_eq(OP2(TBL(S8), TD_HLO_POPCNT, int8_t, -1, 0), 8);
 }
 END_TEST
 
 START_TEST(float_rules) {
-    ck_assert(isnan(OP2(td_pw_f32, TD_HLO_MAXIMUM, float, 1, NAN)) && isnan(OP2(td_pw_f32, TD_HLO_MINIMUM, float, NAN, 1)));
-    ck_assert(isnan(OP2(td_pw_f64, TD_HLO_SIGN, double, NAN, 0)) && signbit(OP2(td_pw_f64, TD_HLO_SIGN, double, -0.0, 0)));
-    ck_assert(OP2(td_pw_f32, TD_HLO_REMAINDER, float, -7, 3) == -1);
-    ck_assert(OP2(td_pw_f32, TD_HLO_ROUND_EVEN, float, 2.5f, 0) == 2 && OP2(td_pw_f32, TD_HLO_ROUND_AFZ, float, 2.5f, 0) == 3);
-    ck_assert(OP2(td_pw_f32, TD_HLO_ADD, float, 1e-40f, 0) == 1e-40f);
+    ck_assert(isnan(OP2(TBL(F32), TD_HLO_MAXIMUM, float, 1, NAN)) && isnan(OP2(TBL(F32), TD_HLO_MINIMUM, float, NAN, 1)));
+    ck_assert(isnan(OP2(TBL(F64), TD_HLO_SIGN, double, NAN, 0)) && signbit(OP2(TBL(F64), TD_HLO_SIGN, double, -0.0, 0)));
+    ck_assert(OP2(TBL(F32), TD_HLO_REMAINDER, float, -7, 3) == -1);
+    ck_assert(OP2(TBL(F32), TD_HLO_ROUND_EVEN, float, 2.5f, 0) == 2 && OP2(TBL(F32), TD_HLO_ROUND_AFZ, float, 2.5f, 0) == 3);
+    ck_assert(OP2(TBL(F32), TD_HLO_ADD, float, 1e-40f, 0) == 1e-40f);
     float lo = 0, x = NAN, hi = 1, d;
-    td_pw_f32.fn[TD_HLO_CLAMP](&d, &lo, &x, &hi, 1);
+    TBL(F32).fn[TD_HLO_CLAMP](&d, &lo, &x, &hi, 1);
     ck_assert(isnan(d));
     uint8_t p;
     float m = -0.0f, z = 0;
-    td_pw_f32.total[TD_CMP_LT](&p, &m, &z, NULL, 1);
+    TBL(F32).total[TD_CMP_LT](&p, &m, &z, NULL, 1);
     ck_assert(p);
-    td_pw_f32.compare[TD_CMP_LT](&p, &m, &z, NULL, 1);
+    TBL(F32).compare[TD_CMP_LT](&p, &m, &z, NULL, 1);
     ck_assert(!p);
     float r;
     td_pw_reduce_precision_f32(&r, &(float){1e30f}, 1, 5, 10);
@@ -171,16 +173,79 @@ START_TEST(scalar_program) {
 }
 END_TEST
 
-int main(void) {
-    Suite *s = suite_create("host_pw");
-    TCase *t = tcase_create("all");
+/* SLEEF's vectors against libm's f64, at every width and tail. */
+START_TEST(vector_functions) {
+    static const struct { td_opcode_t op; double (*f)(double); float lo, hi; } fns[] = {
+        {TD_HLO_EXP, exp, -80, 80}, {TD_HLO_LOG, log, 1e-3f, 1e6f}, {TD_HLO_TANH, tanh, -9, 9}, {TD_HLO_ERF, erf, -4, 4},
+        {TD_HLO_SIN, sin, -50, 50}, {TD_HLO_COS, cos, -50, 50}, {TD_HLO_EXPM1, expm1, -1, 3}, {TD_HLO_LOG1P, log1p, -0.9f, 9},
+        {TD_HLO_CBRT, cbrt, -9, 9}, {TD_HLO_TAN, tan, -1, 1}, {TD_HLO_ASIN, asin, -1, 1}, {TD_HLO_ACOSH, acosh, 1, 90}};
+    enum { N = 77 };
+    for (size_t k = 0; k < sizeof fns / sizeof *fns; k++)
+        for (size_t n = 1; n <= N; n += 19) {
+            float x[N], y[N];
+            double xd[N], yd[N];
+            for (size_t i = 0; i < n; i++) xd[i] = x[i] = fns[k].lo + (fns[k].hi - fns[k].lo) * (float)i / (float)N;
+            TBL(F32).fn[fns[k].op](y, x, NULL, NULL, n);
+            TBL(F64).fn[fns[k].op](yd, xd, NULL, NULL, n);
+            for (size_t i = 0; i < n; i++) {
+                double want = fns[k].f(xd[i]);
+                ck_assert_double_le(fabs(y[i] - want), 2e-7 * fabs(want) + 1e-30);
+                ck_assert_double_le(fabs(yd[i] - want), 4e-16 * fabs(want) + 1e-30);
+            }
+        }
+}
+END_TEST
+
+/* Sums of small integers are exact in any order. */
+START_TEST(vector_sums) {
+    enum { N = 1000 };
+    float x[N], y[N], acc[N];
+    uint16_t h[N];
+    for (size_t n = 0; n <= N; n += 111) {
+        double sum = 0, dot = 0;
+        float top = -100;
+        for (size_t i = 0; i < n; i++) {
+            x[i] = (float)((int)(i * 7 % 23) - 11), y[i] = (float)(i % 5), acc[i] = 1;
+            h[i] = td_bf16_from_f32(y[i]);
+            sum += x[i], dot += x[i] * y[i];
+            if (x[i] > top) top = x[i];
+        }
+        ck_assert(td_vec()->sum(x, n) == (float)sum && td_vec()->dot(x, y, n) == (float)dot);
+        ck_assert(td_vec()->dot_bf16(x, h, n) == (float)dot);
+        if (!n) continue;
+        ck_assert(td_vec()->max(x, n) == top);
+        td_vec()->axpy(2, x, acc, n);
+        td_vec()->axpy_bf16(3, h, acc, n);
+        for (size_t i = 0; i < n; i++) ck_assert(acc[i] == 1 + 2 * x[i] + 3 * y[i]);
+        x[n / 2] = NAN;
+        ck_assert(isnan(td_vec()->max(x, n)));
+    }
+}
+END_TEST
+
+static void use_base(void) { ck_assert(td_vec_use("base")); }
+static void use_v3(void) { (void)td_vec_use("v3"); }
+static void use_best(void) {}
+
+static void add(Suite *s, const char *name, void (*use)(void)) { /* all of it per instruction set */
+    TCase *t = tcase_create(name);
+    tcase_add_checked_fixture(t, use, NULL);
     tcase_add_test(t, small_floats_round_trip);
     tcase_add_test(t, small_floats_table);
     tcase_add_test(t, conversions);
     tcase_add_test(t, integer_edges);
     tcase_add_test(t, float_rules);
     tcase_add_test(t, scalar_program);
+    tcase_add_test(t, vector_functions);
+    tcase_add_test(t, vector_sums);
     suite_add_tcase(s, t);
+}
+
+int main(void) {
+    Suite *s = suite_create("host_pw");
+    add(s, "base", use_base);
+    add(s, "v3", use_v3);
+    add(s, "best", use_best);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
     int failed = srunner_ntests_failed(r);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Vector code chosen at start-up: some files are compiled once per instruction set (Makefile, ISAS), each
+ * compilation giving one td_vec_t. Thread: any; td_vec() never changes its answer. */
+#ifndef TD_RUNTIME_HOST_VEC_H
+#define TD_RUNTIME_HOST_VEC_H
+
+#include "runtime/host/pw.h"
+
+#ifdef TD_ISA
+#define TD_V3_(a, b) a##b
+#define TD_V2_(a, b) TD_V3_(a, b)
+#define TD_V(name) TD_V2_(name, TD_ISA)
+#else
+#define TD_V(name) name##_base
+#endif
+
+typedef struct td_vec {
+    const char *name;
+    /* By register type: pred, the native integers, f32, f64, c64, c128; NULL otherwise. */
+    const td_pw_table_t *tables[TD_TYPE_COUNT];
+    td_pw_fn_t select[5]; /* elements of 1, 2, 4, 8, 16 bytes */
+    void (*convert)(td_type_t from, const void *src, td_type_t to, void *dst, size_t n);
+    void (*small_load)(td_type_t t, const void *src, float *dst, size_t n);
+    void (*small_store)(td_type_t t, const float *src, void *dst, size_t n);
+    void (*small_round)(td_type_t t, const float *src, float *dst, size_t n);
+    /* Sums in f32 lanes over runs of at most TD_PW_TILE elements: error of a tree. */
+    float (*sum)(const float *x, size_t n);
+    float (*dot)(const float *x, const float *y, size_t n);
+    float (*dot_bf16)(const float *x, const uint16_t *y, size_t n);
+    void (*axpy)(float a, const float *x, float *y, size_t n); /* y += a x */
+    void (*axpy_bf16)(float a, const uint16_t *x, float *y, size_t n);
+    float (*max)(const float *x, size_t n); /* NaN wins; n at least 1 */
+} td_vec_t;
+
+/* That of this machine; before td_vec_use, the best it has. */
+const td_vec_t *td_vec(void);
+/* For tests: "base", "v3" or "v4"; false if the machine or the build lacks it. Thread: before any other use. */
+bool td_vec_use(const char *name);
+
+#endif

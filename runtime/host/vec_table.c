@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One instruction set's table, and its reductions. Compiled once per instruction set. */
+#include <math.h>
+
+#include "runtime/host/types.h"
+#include "runtime/host/vec_isa.h"
+
+#define SELECT(T)                                                                                          \
+    static void select_##T(void *d_, const void *a_, const void *b_, const void *c_, size_t n) {            \
+        T *d = d_;                                                                                          \
+        const uint8_t *a = a_;                                                                              \
+        const T *b = b_, *c = c_;                                                                           \
+        PW_LOOP(T y = b[i]; T z = c[i]; d[i] = a[i] ? y : z)                                                \
+    }
+typedef struct { uint64_t lo, hi; } u128_t;
+SELECT(uint8_t) SELECT(uint16_t) SELECT(uint32_t) SELECT(uint64_t) SELECT(u128_t)
+
+enum { LANES = 64 }; /* four of the widest registers */
+
+/* Sums the lanes as a tree. */
+static float fold(float *a) {
+    for (int n = LANES / 2; n; n /= 2)
+        for (int i = 0; i < n; i++) a[i] += a[i + n];
+    return a[0];
+}
+
+#define LANE_LOOP(term)                                              \
+    float a[LANES] = {0};                                            \
+    size_t i = 0;                                                    \
+    for (; i + LANES <= n; i += LANES)                               \
+        for (size_t k = 0; k < LANES; k++) a[k] = (term(i + k)) + a[k]; \
+    for (size_t k = 0; i + k < n; k++) a[k] = (term(i + k)) + a[k];     \
+    return fold(a)
+
+#define X_OF(j) x[j]
+#define XY_OF(j) x[j] * y[j]
+#define XB_OF(j) x[j] * td_bits_f32((uint32_t)y[j] << 16)
+__attribute__((optimize("fp-contract=fast"))) static float sum(const float *x, size_t n) { LANE_LOOP(X_OF); }
+__attribute__((optimize("fp-contract=fast"))) static float dot(const float *x, const float *y, size_t n) { LANE_LOOP(XY_OF); }
+__attribute__((optimize("fp-contract=fast"))) static float dot_bf16(const float *x, const uint16_t *y, size_t n) { LANE_LOOP(XB_OF); }
+
+__attribute__((optimize("fp-contract=fast"))) static void axpy(float a, const float *restrict x, float *restrict y, size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] += a * x[i];
+}
+__attribute__((optimize("fp-contract=fast"))) static void axpy_bf16(float a, const uint16_t *restrict x, float *restrict y, size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] += a * td_bits_f32((uint32_t)x[i] << 16);
+}
+
+static inline float max2(float x, float y) { return x != x ? x : y != y ? y : x >= y ? x : y; }
+static float max(const float *x, size_t n) {
+    float a[LANES];
+    for (int k = 0; k < LANES; k++) a[k] = x[0];
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t k = 0; k < LANES; k++) a[k] = max2(a[k], x[i + k]);
+    for (size_t k = 0; i + k < n; k++) a[k] = max2(a[k], x[i + k]);
+    for (int m = LANES / 2; m; m /= 2)
+        for (int k = 0; k < m; k++) a[k] = max2(a[k], a[k + m]);
+    return a[0];
+}
+
+const td_vec_t TD_V(td_vec) = {
+    .name = TD_ISA_NAME,
+    .tables = {[TD_PRED] = &td_pw_pred, [TD_S8] = &td_pw_s8, [TD_S16] = &td_pw_s16, [TD_S32] = &td_pw_s32,
+               [TD_S64] = &td_pw_s64, [TD_U8] = &td_pw_u8, [TD_U16] = &td_pw_u16, [TD_U32] = &td_pw_u32,
+               [TD_U64] = &td_pw_u64, [TD_F32] = &td_pw_f32, [TD_F64] = &td_pw_f64, [TD_C64] = &td_pw_c64,
+               [TD_C128] = &td_pw_c128},
+    .select = {select_uint8_t, select_uint16_t, select_uint32_t, select_uint64_t, select_u128_t},
+    .convert = td_convert_isa, .small_load = td_small_load_isa, .small_store = td_small_store_isa,
+    .small_round = td_small_round_isa, .sum = sum, .dot = dot, .dot_bf16 = dot_bf16, .axpy = axpy,
+    .axpy_bf16 = axpy_bf16, .max = max,
+};
