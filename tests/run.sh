@@ -125,6 +125,15 @@ else
     say "system tests"
     system
   fi
+  say "conformance on ${THUNKD_DEVICE:-host}"
+  "$ABS/venv/bin/python" tests/conformance/run.py "$ABS/thunkctl" "${THUNKD_DEVICE:-host}" >"$log" 2>&1
+  cat "$log"
+  if read -r good bad < <(sed -nE 's/^conformance: ([0-9]+) right, ([0-9]+) wrong$/\1 \2/p' "$log"); then
+    add "$good" "$bad"
+  else
+    echo "FAIL tests/conformance/run.py: no summary"
+    add 0 1
+  fi
   if [ -n "${THUNKD_CORPUS:-}" ]; then
     say "artifacts of released compilers"
     "$ABS/venv/bin/python" tools/check_corpus.py "$ABS/thunkctl" "$THUNKD_CORPUS" >"$log" 2>&1
