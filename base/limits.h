@@ -32,5 +32,7 @@
 #define TD_LIMIT_DEVICES 65536
 /* A loop that never ends must not hold a device thread for ever: iterations of one while thunk without a trip count. */
 #define TD_LIMIT_WHILE_ITERATIONS (1ull << 40)
+/* Multiplications of one convolution: padding makes outputs of any size legal, and this many are hours. */
+#define TD_LIMIT_CONV_STEPS (1ull << 50)
 
 #endif
