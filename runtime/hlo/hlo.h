@@ -19,13 +19,14 @@
     X(AFTER_ALL, "after-all") X(ALL_GATHER, "all-gather") X(ALL_GATHER_DONE, "all-gather-done") \
     X(ALL_GATHER_START, "all-gather-start") X(ALL_REDUCE, "all-reduce") X(ALL_REDUCE_DONE, "all-reduce-done") \
     X(ALL_REDUCE_START, "all-reduce-start") X(ALL_TO_ALL, "all-to-all") X(AND, "and") X(ASIN, "asin") X(ASINH, "asinh") \
-    X(ASYNC_DONE, "async-done") X(ASYNC_START, "async-start") X(ASYNC_UPDATE, "async-update") X(ATAN2, "atan2") \
+    X(ASYNC_DONE, "async-done") X(ASYNC_START, "async-start") X(ASYNC_UPDATE, "async-update") X(ATAN, "atan") X(ATAN2, "atan2") \
     X(ATANH, "atanh") X(BATCH_NORM_GRAD, "batch-norm-grad") X(BATCH_NORM_INFERENCE, "batch-norm-inference") \
     X(BATCH_NORM_TRAINING, "batch-norm-training") X(BITCAST, "bitcast") X(BITCAST_CONVERT, "bitcast-convert") \
     X(BROADCAST, "broadcast") X(CALL, "call") X(CBRT, "cbrt") X(CEIL, "ceil") X(CHOLESKY, "cholesky") X(CLAMP, "clamp") \
     X(CLZ, "count-leading-zeros") X(COLLECTIVE_BROADCAST, "collective-broadcast") \
     X(COLLECTIVE_PERMUTE, "collective-permute") X(COLLECTIVE_PERMUTE_DONE, "collective-permute-done") \
-    X(COLLECTIVE_PERMUTE_START, "collective-permute-start") X(COMPARE, "compare") X(COMPLEX, "complex") \
+    X(COLLECTIVE_PERMUTE_START, "collective-permute-start") X(COLLECTIVE_REDUCE, "collective-reduce") \
+    X(COMPARE, "compare") X(COMPLEX, "complex") \
     X(CONCATENATE, "concatenate") X(CONDITIONAL, "conditional") X(CONSTANT, "constant") X(CONVERT, "convert") \
     X(CONVOLUTION, "convolution") X(COPY, "copy") X(COPY_DONE, "copy-done") X(COPY_START, "copy-start") X(COS, "cosine") \
     X(COSH, "cosh") X(CUSTOM_CALL, "custom-call") X(DIVIDE, "divide") X(DOMAIN, "domain") X(DOT, "dot") \
@@ -34,7 +35,7 @@
     X(EXPM1, "exponential-minus-one") X(FFT, "fft") X(FLOOR, "floor") X(FUSION, "fusion") X(GATHER, "gather") \
     X(GET_DIMENSION_SIZE, "get-dimension-size") X(GET_TUPLE_ELEMENT, "get-tuple-element") X(IMAG, "imag") \
     X(INFEED, "infeed") X(IOTA, "iota") X(IS_FINITE, "is-finite") X(LOG, "log") X(LOG1P, "log-plus-one") \
-    X(LOGISTIC, "logistic") X(MAP, "map") X(MAXIMUM, "maximum") X(MINIMUM, "minimum") X(MULTIPLY, "multiply") \
+    X(LOGISTIC, "logistic") X(MAP, "map") X(MAXIMUM, "maximum") X(MINIMUM, "minimum") X(MULHI, "mulhi") X(MULTIPLY, "multiply") \
     X(NEGATE, "negate") X(NOT, "not") X(OPT_BARRIER, "opt-barrier") X(OR, "or") X(OUTFEED, "outfeed") X(PAD, "pad") \
     X(PARAMETER, "parameter") X(PARTITION_ID, "partition-id") X(POPCNT, "popcnt") X(POWER, "power") \
     X(RAGGED_ALL_TO_ALL, "ragged-all-to-all") X(RAGGED_DOT, "ragged-dot") X(REAL, "real") X(RECV, "recv") \
@@ -43,9 +44,10 @@
     X(REPLICA_ID, "replica-id") X(RESHAPE, "reshape") X(REVERSE, "reverse") X(RNG, "rng") \
     X(RNG_BIT_GENERATOR, "rng-bit-generator") X(RNG_GET_AND_UPDATE_STATE, "rng-get-and-update-state") \
     X(ROUND_AFZ, "round-nearest-afz") X(ROUND_EVEN, "round-nearest-even") X(RSQRT, "rsqrt") X(SCALED_DOT, "scaled-dot") \
-    X(SCATTER, "scatter") X(SELECT, "select") X(SELECT_AND_SCATTER, "select-and-scatter") X(SEND, "send") \
+    X(SCAN, "scan") X(SCATTER, "scatter") X(SELECT, "select") X(SELECT_AND_SCATTER, "select-and-scatter") X(SEND, "send") \
     X(SEND_DONE, "send-done") X(SET_DIMENSION_SIZE, "set-dimension-size") X(SHIFT_LEFT, "shift-left") \
-    X(SHIFT_RIGHT_ARITHMETIC, "shift-right-arithmetic") X(SHIFT_RIGHT_LOGICAL, "shift-right-logical") X(SIGN, "sign") \
+    X(SHIFT_RIGHT_ARITHMETIC, "shift-right-arithmetic") X(SHIFT_RIGHT_LOGICAL, "shift-right-logical") \
+    X(SHUFFLE, "shuffle") X(SIGN, "sign") \
     X(SIN, "sine") X(SINH, "sinh") X(SLICE, "slice") X(SORT, "sort") X(SQRT, "sqrt") \
     X(STOCHASTIC_CONVERT, "stochastic-convert") X(SUBTRACT, "subtract") X(TAN, "tan") X(TANH, "tanh") X(TOPK, "topk") \
     X(TRANSPOSE, "transpose") X(TRIANGULAR_SOLVE, "triangular-solve") X(TUPLE, "tuple") X(WHILE, "while") X(XOR, "xor")
@@ -96,6 +98,7 @@ typedef struct td_slice_dim {
 
 typedef struct td_dot_dims {
     td_ints_t lhs_contracting, rhs_contracting, lhs_batch, rhs_batch;
+    td_ints_t lhs_ragged, rhs_group; /* ragged-dot */
 } td_dot_dims_t;
 typedef struct td_gather_dims {
     td_ints_t offset_dims, collapsed_slice_dims, start_index_map, operand_batching_dims, start_indices_batching_dims;
@@ -150,6 +153,10 @@ struct td_hlo_instr {
     td_ints_t fft_length;
     int32_t rng_algorithm;    /* 0 default 1 threefry 2 philox */
     int32_t rng_distribution; /* 1 uniform 2 normal */
+    int64_t delta;            /* rng-get-and-update-state: added to the state */
+    float epsilon;            /* batch-norm-* */
+    int64_t feature_index;
+    struct { int64_t num_carries; bool is_reverse; } scan;
     bool cholesky_lower;
     struct { bool left_side, lower, unit_diagonal; int32_t transpose_a; } triangular;
     const char *custom_call_target; /* NULL unless custom-call */

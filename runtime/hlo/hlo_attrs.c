@@ -45,6 +45,10 @@ static td_status_t dims(td_arena_t *arena, const Xla__HloInstructionProto *p, td
         INTS(d->rhs_contracting, dd, rhs_contracting_dimensions);
         INTS(d->lhs_batch, dd, lhs_batch_dimensions);
         INTS(d->rhs_batch, dd, rhs_batch_dimensions);
+        if (p->ragged_dot_dimension_numbers) {
+            INTS(d->lhs_ragged, p->ragged_dot_dimension_numbers, lhs_ragged_dimensions);
+            INTS(d->rhs_group, p->ragged_dot_dimension_numbers, rhs_group_dimensions);
+        }
         in->dot = d;
     }
     if (p->gather_dimension_numbers) {
@@ -110,6 +114,11 @@ td_status_t td_hlo_parse_attrs(td_arena_t *arena, const Xla__HloInstructionProto
     in->fft_type = (int32_t)p->fft_type;
     in->rng_algorithm = (int32_t)p->rng_algorithm;
     in->rng_distribution = (int32_t)p->distribution;
+    in->delta = p->delta;
+    in->epsilon = p->epsilon;
+    in->feature_index = p->feature_index;
+    in->scan.num_carries = p->num_carries;
+    in->scan.is_reverse = p->is_reverse;
     if (p->n_slice_dimensions) {
         in->slice = TD_NEW_N(arena, td_slice_dim_t, p->n_slice_dimensions);
         if (!in->slice) return td_arena_fail(arena, err);
