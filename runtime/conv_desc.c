@@ -14,7 +14,7 @@ td_status_t td_conv_set_window(td_conv_desc_t *d, const td_window_dim_t *dims, u
     d->n = n;
     for (uint32_t i = 0; i < n; i++) {
         const td_window_dim_t *w = &dims[i];
-        if (w->size < 0 || w->size > far || w->stride < 1 || w->stride > far || w->window_dilation < 1 ||
+        if (w->size < 1 || w->size > far || w->stride < 1 || w->stride > far || w->window_dilation < 1 ||
             w->window_dilation > far || w->base_dilation < 1 || w->base_dilation > far || w->pad_low < -far ||
             w->pad_low > far || w->pad_high < -far || w->pad_high > far)
             return td_fail(err, TD_MALFORMED, "window dimension %u is out of range", i);
@@ -73,7 +73,7 @@ td_status_t td_conv_set_array(td_conv_desc_t *d, td_conv_role_t role, const td_s
 static __int128 window_count(const td_window_dim_t *w, int64_t in) {
     __int128 base = in ? (__int128)(in - 1) * w->base_dilation + 1 : 0;
     base += (__int128)w->pad_low + w->pad_high;
-    __int128 size = w->size ? (__int128)(w->size - 1) * w->window_dilation + 1 : 0;
+    __int128 size = (__int128)(w->size - 1) * w->window_dilation + 1;
     return base < size ? 0 : (base - size) / w->stride + 1;
 }
 
