@@ -16,29 +16,72 @@ typedef struct td_matrix {
     td_type_t type;
     bool column_major;
     int64_t rows, cols, ld, batch, batch_stride;
+    bool conjugate; /* complex inputs: the values' conjugates */
 } td_matrix_t;
 
-typedef enum td_epilogue {
-    TD_EPI_NONE = 0, TD_EPI_RELU = 1, TD_EPI_BIAS = 2, TD_EPI_BIAS_RELU = 3, TD_EPI_GELU = 4, TD_EPI_BIAS_GELU = 8
+typedef enum td_epilogue { /* numbers of BlasLtEpilogueProto; gelu is the tanh form, aux = what goes into the activation */
+    TD_EPI_NONE = 0, TD_EPI_RELU = 1, TD_EPI_BIAS = 2, TD_EPI_BIAS_RELU = 3, TD_EPI_GELU = 4, TD_EPI_SILU = 5,
+    TD_EPI_SILU_AUX = 6, TD_EPI_GELU_AUX = 7, TD_EPI_BIAS_GELU = 8, TD_EPI_BIAS_SILU = 9, TD_EPI_BIAS_GELU_AUX = 10,
+    TD_EPI_BIAS_SILU_AUX = 11
 } td_epilogue_t;
 
-/* D = epilogue(alpha * A x B * a_scale * b_scale + beta * C + bias). Buffers of the launch, in order:
- * a, b, c, d, then bias, a_scale, b_scale as the has_ flags say. */
+/* D = d_scale * epilogue(alpha * a_scale * b_scale * A x B + beta * c_scale * C + bias), rounded once; amax = the
+ * largest |value| before d_scale. The bias runs along D's fastest dimension. C may be D. Buffers of the launch, in
+ * order: a, b, c, d, then bias, a_scale, b_scale, c_scale, d_scale, aux, amax as the has_ flags say. Scales and amax
+ * are one f32; aux is an array like D. With scale_block, a_scale and b_scale are arrays instead, one value for each
+ * scale_block elements along K, batch after batch, in tiles of 128 rows x 4 blocks: value (r, k) of a tile is at
+ * r % 32 * 16 + r / 32 * 4 + k, tiles row-major, rows = those of A, columns of B. */
 typedef struct td_gemm_desc {
     td_matrix_t a, b, c, d;
     double alpha_real, alpha_imag, beta;
     td_epilogue_t epilogue;
-    bool has_bias, has_a_scale, has_b_scale;
+    bool has_bias, has_a_scale, has_b_scale, has_c_scale, has_d_scale, has_aux, has_amax;
+    td_type_t bias_type; /* TD_TYPE_INVALID: that of D */
+    int64_t scale_block; /* 0: scales are scalars */
+    td_type_t scale_type;
 } td_gemm_desc_t;
 
 /* Layer norm of rows x cols. Buffers: x, scale, bias, y, and with training the rows' means and
- * 1/sqrt(var + epsilon) in f32. */
+ * 1/sqrt(var + epsilon) in f32. Backward: x, scale, dy, mean, factor, dx, dscale, dbias; the `y` type is that of dx. */
 typedef struct td_norm_desc {
     td_type_t x, scale, bias, y;
     int64_t rows, cols;
     double epsilon;
-    bool training;
+    bool training, has_bias, backward;
+    td_type_t dy, dscale, dbias;
 } td_norm_desc_t;
+
+/* One array of an attention: element (sequence, head, token, depth) at the sum of index * stride, in elements.
+ * buffer: number of the launch's buffer + 1; 0 if absent. */
+typedef struct td_attention_array {
+    uint32_t buffer;
+    td_type_t type;
+    int64_t dims[4], strides[4];
+} td_attention_array_t;
+
+enum { TD_ATT_Q, TD_ATT_K, TD_ATT_V, TD_ATT_O, TD_ATT_STATS, TD_ATT_BIAS, TD_ATT_DO, TD_ATT_DQ, TD_ATT_DK, TD_ATT_DV,
+    TD_ATT_DBIAS, TD_ATT_ARRAYS };
+/* f32 scalars of the 8-bit forms; amax ones are results. */
+enum { TD_ATT_DESCALE_Q, TD_ATT_DESCALE_K, TD_ATT_DESCALE_V, TD_ATT_DESCALE_S, TD_ATT_SCALE_S, TD_ATT_SCALE_O,
+    TD_ATT_DESCALE_O, TD_ATT_DESCALE_DO, TD_ATT_DESCALE_DP, TD_ATT_SCALE_DQ, TD_ATT_SCALE_DK, TD_ATT_SCALE_DV,
+    TD_ATT_SCALE_DP, TD_ATT_AMAX_S, TD_ATT_AMAX_O, TD_ATT_AMAX_DQ, TD_ATT_AMAX_DK, TD_ATT_AMAX_DV, TD_ATT_AMAX_DP,
+    TD_ATT_SCALARS };
+
+/* O = softmax(scale * Q K^T + bias) V over the keys a query sees, or its gradients. Query head h uses key head
+ * h / (heads / kv_heads). causal: query i sees keys up to i; window > 0: keys after i - window. Stats are the
+ * logarithms of the softmax's sums. Tokens from the sequence's length on see nothing, are not seen, and give zeros.
+ * Buffers are given by number; lengths s32 [batch], offsets s32 [batch + 1] (first element of a sequence in Q, dO, O, dQ
+ * or in K, V, dK, dV), pages s32 [batch, pages]: token t of a sequence lies in block pages[t / block] of K or V, whose
+ * dims then are (blocks, kv_heads, tokens of a block, depth). */
+typedef struct td_attention_desc {
+    td_attention_array_t arrays[TD_ATT_ARRAYS];
+    uint32_t scalars[TD_ATT_SCALARS];
+    uint32_t q_lengths, kv_lengths, q_offsets, kv_offsets, k_pages, v_pages; /* buffer + 1, or 0 */
+    int64_t batch, heads, kv_heads, q_tokens, kv_tokens, qk_depth, v_depth, pages;
+    double scale;
+    int64_t window;
+    bool causal, backward, eight_bit;
+} td_attention_desc_t;
 
 /* An array of a convolution. X and Y: outer = batch, feature = features of all groups. W: outer = output
  * features of all groups, feature = input features of one group. Strides count elements; the array is dense.
@@ -75,5 +118,17 @@ typedef struct td_conv_desc {
     td_activation_t activation;
     double scale, side_scale, leaky_alpha;
 } td_conv_desc_t;
+
+/* A custom call of the typed FFI. Buffers: one per operand, then one per result; a token's is NULL.
+ * Pointers are the caller's and end with the call of library_lower. */
+struct td_ffi_attrs;
+struct td_ffi_handler;
+typedef struct td_custom_call_desc {
+    const char *target, *instruction;
+    const td_shape_t *const *operands, *const *results; /* a token has type TD_TOKEN */
+    uint32_t n_operands, n_results;
+    const struct td_ffi_attrs *attrs;     /* never NULL */
+    const struct td_ffi_handler *handler; /* the user's (runtime/ffi/registry.h); NULL: none */
+} td_custom_call_desc_t;
 
 #endif
