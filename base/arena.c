@@ -14,6 +14,12 @@ struct td_arena_block {
     _Alignas(16) unsigned char data[];
 };
 
+struct td_arena_hook {
+    td_arena_hook_t *next;
+    void (*fn)(void *ctx);
+    void *ctx;
+};
+
 enum { BLOCK_MIN = 4096, BLOCK_MAX = 1 << 20 };
 
 void td_arena_init(td_arena_t *a, const td_alloc_t *alloc, size_t budget_bytes) {
@@ -92,6 +98,18 @@ char *td_arena_printf(td_arena_t *a, const char *fmt, ...) {
     return p;
 }
 
+bool td_arena_on_end(td_arena_t *a, void (*fn)(void *ctx), void *ctx) {
+    td_arena_hook_t *h = TD_NEW(a, td_arena_hook_t);
+    if (!h) return false;
+    *h = (td_arena_hook_t){a->hooks, fn, ctx};
+    a->hooks = h;
+    return true;
+}
+static void run_hooks(td_arena_t *a) {
+    for (td_arena_hook_t *h = a->hooks; h; h = h->next) h->fn(h->ctx);
+    a->hooks = NULL;
+}
+
 static void free_blocks(td_arena_t *a, td_arena_block_t *b) {
     while (b) {
         td_arena_block_t *next = b->next;
@@ -101,6 +119,7 @@ static void free_blocks(td_arena_t *a, td_arena_block_t *b) {
     }
 }
 void td_arena_reset(td_arena_t *a) {
+    run_hooks(a);
     if (!a->head) return;
     free_blocks(a, a->head->next);
     a->head->next = NULL;
@@ -109,6 +128,7 @@ void td_arena_reset(td_arena_t *a) {
 }
 void td_arena_deinit(td_arena_t *a) {
     if (!a || !a->alloc) return;
+    run_hooks(a);
     free_blocks(a, a->head);
     a->head = NULL;
     a->used_bytes = 0;

@@ -9,6 +9,7 @@
 #include "base/status.h"
 
 typedef struct td_arena_block td_arena_block_t;
+typedef struct td_arena_hook td_arena_hook_t;
 typedef struct td_arena {
     const td_alloc_t *alloc;
     td_arena_block_t *head;
@@ -16,6 +17,7 @@ typedef struct td_arena {
     size_t reserved_bytes; /* taken from alloc */
     size_t budget_bytes;   /* reserved_bytes never passes this */
     size_t block_bytes;    /* next block's size; doubles up to 1 MiB */
+    td_arena_hook_t *hooks;
 } td_arena_t;
 
 /* Takes no memory yet. budget_bytes 0 means no limit. */
@@ -28,6 +30,9 @@ void *td_arena_align(td_arena_t *a, size_t size, size_t align);
 /* A copy with a NUL behind it. */
 char *td_arena_strndup(td_arena_t *a, const char *s, size_t n);
 char *td_arena_printf(td_arena_t *a, const char *fmt, ...) TD_PRINTF(2, 3);
+/* Calls fn(ctx) when the arena is reset or deinitialised, newest first, while its memory is still there:
+ * for what a library keeps outside it. False when memory ended; then fn is not called. */
+bool td_arena_on_end(td_arena_t *a, void (*fn)(void *ctx), void *ctx);
 /* Keeps one block for reuse. */
 void td_arena_reset(td_arena_t *a);
 void td_arena_deinit(td_arena_t *a);

@@ -86,6 +86,34 @@ START_TEST(arena_memory_is_zeroed_aligned_and_disjoint) {
 }
 END_TEST
 
+static void note(void *ctx) {
+    int *n = ctx;
+    n[n[0]] = n[0] * 10;
+    n[0]++;
+}
+static void drop_last(void *ctx) { ((int *)ctx)[0] = 7; }
+
+START_TEST(arena_calls_back_once_newest_first) {
+    td_arena_t a;
+    td_arena_init(&a, td_alloc_default(), 8192);
+    int n[4] = {1, 0, 0, 0};
+    ck_assert(td_arena_on_end(&a, drop_last, n));
+    ck_assert(td_arena_on_end(&a, note, n));
+    ck_assert(td_arena_on_end(&a, note, n));
+    td_arena_reset(&a);
+    ck_assert_int_eq(n[0], 7); /* the first one ran last */
+    ck_assert_int_eq(n[1], 10);
+    ck_assert_int_eq(n[2], 20);
+    n[0] = 3;
+    td_arena_deinit(&a);
+    ck_assert_int_eq(n[0], 3);
+    td_arena_init(&a, td_alloc_default(), 64); /* too small for anything */
+    ck_assert(!td_arena_on_end(&a, note, n));
+    td_arena_deinit(&a);
+    ck_assert_int_eq(n[0], 3);
+}
+END_TEST
+
 START_TEST(counting_allocator_fails_on_demand) {
     td_counting_alloc_t c;
     td_counting_alloc_init(&c, td_alloc_default());
@@ -118,6 +146,7 @@ int main(void) {
     tcase_add_test(t, sums_fail_on_overflow);
     tcase_add_test(t, arena_keeps_its_budget);
     tcase_add_test(t, arena_memory_is_zeroed_aligned_and_disjoint);
+    tcase_add_test(t, arena_calls_back_once_newest_first);
     tcase_add_test(t, counting_allocator_fails_on_demand);
     tcase_add_test(t, hash_matches_published_value);
     Suite *s = suite_create("base");
