@@ -119,6 +119,40 @@ typedef struct td_conv_desc {
     double scale, side_scale, leaky_alpha;
 } td_conv_desc_t;
 
+/* n-dimensional Fourier transform of the innermost `rank` dimensions, batch after batch; strides count elements.
+ * Forward e^(-2 pi i jk/n), unscaled; inverse e^(+2 pi i jk/n) times 1/(product of n). n is the length of the real
+ * (or only) array; on the complex side of the real kinds the last dimension has n/2+1 elements. Buffers: in, out. */
+enum { TD_FFT_RANK = 3, TD_FFT_BATCHES = 64 };
+typedef enum td_fft_kind { TD_FFT_FORWARD, TD_FFT_INVERSE, TD_FFT_REAL, TD_FFT_REAL_INVERSE } td_fft_kind_t; /* numbers of xla.FftType */
+typedef struct td_fft_desc {
+    td_fft_kind_t kind;
+    bool f64; /* f64 and c128 instead of f32 and c64 */
+    uint32_t rank, n_batches;
+    int64_t n[TD_FFT_RANK], in_stride[TD_FFT_RANK], out_stride[TD_FFT_RANK];
+    int64_t batch[TD_FFT_BATCHES], in_batch[TD_FFT_BATCHES], out_batch[TD_FFT_BATCHES]; /* sizes, strides */
+    int64_t in_count, out_count; /* elements of the arrays, which are dense */
+} td_fft_desc_t;
+
+/* op(A) X = B, or X op(A) = B if not left: X (m x n) overwrites B. A is square, m or n wide; only its `lower` or upper
+ * triangle is read, without the diagonal if that is taken for ones. Column-major and dense, batch after batch.
+ * Buffers: a, b. Types: f32, f64, c64, c128. */
+typedef enum td_transpose { TD_TRANSPOSE_NONE = 1, TD_TRANSPOSE_PLAIN = 2, TD_TRANSPOSE_ADJOINT = 3 } td_transpose_t; /* numbers of xla.TriangularSolveOptions.Transpose */
+typedef struct td_triangular_desc {
+    td_type_t type;
+    bool left, lower, unit_diagonal;
+    td_transpose_t transpose;
+    int64_t m, n, batch;
+} td_triangular_desc_t;
+
+/* The k first of each row of n in descending order (ascending: smallest first), equal ones by position. Floats
+ * in total order: -NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN; zeros_equal: -0 = +0.
+ * Buffers: x [batch, n], values [batch, k], positions s32 [batch, k]. */
+typedef struct td_topk_desc {
+    td_type_t type;
+    int64_t batch, n, k;
+    bool smallest, zeros_equal;
+} td_topk_desc_t;
+
 /* A custom call of the typed FFI. Buffers: one per operand, then one per result; a token's is NULL.
  * Pointers are the caller's and end with the call of library_lower. */
 struct td_ffi_attrs;

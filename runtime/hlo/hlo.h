@@ -148,6 +148,7 @@ struct td_hlo_instr {
     td_cmp_dir_t direction;
     bool total_order;   /* compare: TOTAL of floats */
     bool is_stable;     /* sort */
+    bool largest;       /* topk */
     int32_t exponent_bits, mantissa_bits; /* reduce-precision */
     int32_t fft_type;   /* 0 FFT 1 IFFT 2 RFFT 3 IRFFT */
     td_ints_t fft_length;

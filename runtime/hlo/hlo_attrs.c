@@ -109,6 +109,7 @@ td_status_t td_hlo_parse_attrs(td_arena_t *arena, const Xla__HloInstructionProto
     in->feature_group_count = p->feature_group_count > 0 ? p->feature_group_count : 1;
     in->batch_group_count = p->batch_group_count > 0 ? p->batch_group_count : 1;
     in->is_stable = p->is_stable;
+    in->largest = p->largest;
     in->exponent_bits = p->exponent_bits;
     in->mantissa_bits = p->mantissa_bits;
     in->fft_type = (int32_t)p->fft_type;
