@@ -6,16 +6,12 @@
 #include "base/limits.h"
 #include "runtime/host/types.h"
 
-typedef struct leaves {
-    uint32_t *v, n;
-} leaves_t;
-
-static td_status_t unsupported(const td_hlo_instr_t *in, td_err_t *err) {
+td_status_t td_plan_unsupported(const td_hlo_instr_t *in, td_err_t *err) {
     return td_fail(err, TD_UNSUPPORTED, "%s: %s is not supported by the host device", in->name,
                    in->opcode_name ? in->opcode_name : td_opcode_name(in->opcode));
 }
 
-static td_val_t *add(td_plan_t *p, td_val_kind_t kind, td_type_t type, int64_t count, uint32_t *id) {
+td_val_t *td_plan_add(td_plan_t *p, td_val_kind_t kind, td_type_t type, int64_t count, uint32_t *id) {
     if (p->n_vals == p->cap_vals) {
         uint32_t cap = p->cap_vals ? 2 * p->cap_vals : 64;
         td_val_t *v = TD_NEW_N(p->arena, td_val_t, cap);
@@ -47,14 +43,14 @@ static td_status_t add_map(td_plan_t *p, uint32_t src, const td_shape_t *to, con
     m.splat = m.rank == 1 && m.strides[0] == 0;
     if (s.count == 1) m.splat = true;
     if (m.splat && s.kind == TD_VAL_MAP && s.map.splat) src = s.src[0];
-    td_val_t *v = add(p, TD_VAL_MAP, s.type, to->count, id);
+    td_val_t *v = td_plan_add(p, TD_VAL_MAP, s.type, to->count, id);
     if (!v) return td_arena_fail(p->arena, err);
     v->map = m, v->src[0] = src, v->n_src = 1;
     return TD_OK;
 }
 
 /* The value that lies as `from`, laid out as `to` (same dimensions). */
-static td_status_t relayout(td_plan_t *p, uint32_t src, const td_shape_t *from, const td_shape_t *to, uint32_t *id, td_err_t *err) {
+td_status_t td_plan_relayout(td_plan_t *p, uint32_t src, const td_shape_t *from, const td_shape_t *to, uint32_t *id, td_err_t *err) {
     int64_t strides[TD_LIMIT_RANK];
     if (from->rank != to->rank || from->count != to->count) return td_fail(err, TD_MISMATCH, "operand and result have different dimensions");
     *id = src;
@@ -65,7 +61,7 @@ static td_status_t relayout(td_plan_t *p, uint32_t src, const td_shape_t *from, 
 
 static td_status_t add_const(td_plan_t *p, const td_hlo_instr_t *in, uint32_t *id, td_err_t *err) {
     const td_shape_t *s = in->shape;
-    if (!in->literal || !td_type_is_array(s->type)) return unsupported(in, err);
+    if (!in->literal || !td_type_is_array(s->type)) return td_plan_unsupported(in, err);
     const td_span_t b = in->literal->bytes;
     if (b.size < s->bytes) return td_fail(err, TD_MISMATCH, "%s: constant has %zu bytes, its shape %llu", in->name, b.size, (unsigned long long)s->bytes);
     /* A copy: the kernel outlives the module and its artifact. */
@@ -74,15 +70,15 @@ static td_status_t add_const(td_plan_t *p, const td_hlo_instr_t *in, uint32_t *i
     if (!bytes) return td_arena_fail(p->arena, err);
     if (s->bits < 8) td_subbyte_unpack(s->type, b.data, bytes, (size_t)s->count);
     else if (n) memcpy(bytes, b.data, n);
-    td_val_t *v = add(p, TD_VAL_CONST, s->type, s->count, id);
+    td_val_t *v = td_plan_add(p, TD_VAL_CONST, s->type, s->count, id);
     if (!v) return td_arena_fail(p->arena, err);
     v->buf = (td_buf_t){.space = TD_BUF_CONST, .bytes = bytes};
     return TD_OK;
 }
 
-static td_status_t add_macro(td_plan_t *p, const td_hlo_instr_t *in, const leaves_t *vals, leaves_t *r, td_err_t *err) {
+static td_status_t add_macro(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r, td_err_t *err) {
     const td_host_op_kind_t *kind = td_host_op_find(in->opcode);
-    if (!kind) return unsupported(in, err);
+    if (!kind) return td_plan_unsupported(in, err);
     if (p->n_macros == p->cap_macros) {
         uint32_t cap = p->cap_macros ? 2 * p->cap_macros : 16;
         td_macro_t *m = TD_NEW_N(p->arena, td_macro_t, cap);
@@ -102,9 +98,8 @@ static td_status_t add_macro(td_plan_t *p, const td_hlo_instr_t *in, const leave
         for (uint32_t j = 0; j < vals[in->operands[i]->index].n; j++) m->in[k++] = vals[in->operands[i]->index].v[j];
     m->first_out = p->n_vals, m->n_out = r->n;
     for (uint32_t i = 0; i < r->n; i++) {
-        const td_shape_t *leaf = in->shape->type == TD_TUPLE ? in->shape->elements[i] : in->shape;
-        if (!td_type_is_array(leaf->type)) return unsupported(in, err);
-        td_val_t *v = add(p, TD_VAL_MACRO, leaf->type, leaf->count, &r->v[i]);
+        const td_shape_t *leaf = td_shape_leaf(in->shape, i);
+        td_val_t *v = td_plan_add(p, TD_VAL_MACRO, leaf->type, leaf->count, &r->v[i]);
         if (!v) return td_arena_fail(p->arena, err);
         v->macro = p->n_macros, v->mat = true, v->instr = in;
     }
@@ -112,33 +107,33 @@ static td_status_t add_macro(td_plan_t *p, const td_hlo_instr_t *in, const leave
     return TD_OK;
 }
 
-static td_status_t array_op(td_plan_t *p, const td_hlo_instr_t *in, const leaves_t *vals, leaves_t *r, td_err_t *err) {
+static td_status_t array_op(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r, td_err_t *err) {
     const td_shape_t *to = in->shape, *from = in->n_operands ? in->operands[0]->shape : NULL;
-    const leaves_t *first = in->n_operands ? &vals[in->operands[0]->index] : NULL;
+    const td_leaves_t *first = in->n_operands ? &vals[in->operands[0]->index] : NULL;
     int64_t strides[TD_LIMIT_RANK], source[TD_LIMIT_RANK];
     td_val_t *v;
     td_status_t s;
     uint32_t id;
     switch (in->opcode) {
     case TD_HLO_CONSTANT: return add_const(p, in, &r->v[0], err);
-    case TD_HLO_COPY: return relayout(p, first->v[0], from, to, &r->v[0], err);
+    case TD_HLO_COPY: return td_plan_relayout(p, first->v[0], from, to, &r->v[0], err);
     case TD_HLO_RESHAPE: {
         const td_shape_t *a, *b;
         if ((s = td_shape_with_default_layout(p->arena, from, &a, err)) || (s = td_shape_with_default_layout(p->arena, to, &b, err)) ||
-            (s = relayout(p, first->v[0], from, a, &id, err)))
+            (s = td_plan_relayout(p, first->v[0], from, a, &id, err)))
             return s;
-        return relayout(p, id, b, to, &r->v[0], err);
+        return td_plan_relayout(p, id, b, to, &r->v[0], err);
     }
     case TD_HLO_BROADCAST:
         td_shape_strides(from, source);
         memset(strides, 0, sizeof strides);
-        if (in->dimensions.n != from->rank) return unsupported(in, err);
+        if (in->dimensions.n != from->rank) return td_plan_unsupported(in, err);
         for (uint32_t i = 0; i < from->rank; i++)
             if (from->dims[i] != 1) strides[in->dimensions.v[i]] = source[i];
         return add_map(p, first->v[0], to, strides, &r->v[0], err);
     case TD_HLO_IOTA:
         td_shape_strides(to, strides);
-        if (!(v = add(p, TD_VAL_IOTA, to->type, to->count, &r->v[0]))) return td_arena_fail(p->arena, err);
+        if (!(v = td_plan_add(p, TD_VAL_IOTA, to->type, to->count, &r->v[0]))) return td_arena_fail(p->arena, err);
         v->iota_inner = v->iota_size = 1;
         if (in->dimensions.n == 1 && to->count) v->iota_inner = strides[in->dimensions.v[0]], v->iota_size = to->dims[in->dimensions.v[0]];
         return TD_OK;
@@ -149,9 +144,9 @@ static td_status_t array_op(td_plan_t *p, const td_hlo_instr_t *in, const leaves
             return TD_OK;
         }
         if (from->count * td_type_bytes(from->type) != to->count * td_type_bytes(to->type) || from->bits < 8 || to->bits < 8)
-            return unsupported(in, err);
+            return td_plan_unsupported(in, err);
         if (p->vals[src].kind == TD_VAL_ALIAS) src = p->vals[src].src[0];
-        if (!(v = add(p, TD_VAL_ALIAS, to->type, to->count, &r->v[0]))) return td_arena_fail(p->arena, err);
+        if (!(v = td_plan_add(p, TD_VAL_ALIAS, to->type, to->count, &r->v[0]))) return td_arena_fail(p->arena, err);
         v->src[0] = src, v->n_src = 1;
         return TD_OK;
     }
@@ -163,30 +158,29 @@ static td_status_t array_op(td_plan_t *p, const td_hlo_instr_t *in, const leaves
         const td_shape_t *os = in->operands[i]->shape;
         src[i] = vals[in->operands[i]->index].v[0];
         if (os->rank == 0 && to->rank > 0) s = add_map(p, src[i], to, memset(strides, 0, sizeof strides), &src[i], err);
-        else s = relayout(p, src[i], os, to, &src[i], err);
+        else s = td_plan_relayout(p, src[i], os, to, &src[i], err);
         if (s) return td_prefix(err, s, "%s", in->name);
     }
-    if (!(v = add(p, TD_VAL_PW, to->type, to->count, &r->v[0]))) return td_arena_fail(p->arena, err);
+    if (!(v = td_plan_add(p, TD_VAL_PW, to->type, to->count, &r->v[0]))) return td_arena_fail(p->arena, err);
     v->instr = in, v->n_src = in->n_operands;
     memcpy(v->src, src, sizeof src);
     return TD_OK;
 }
 
-static td_status_t walk(td_plan_t *p, const td_hlo_comp_t *comp, const leaves_t *args, leaves_t *root, int depth, td_err_t *err);
-
-static td_status_t one(td_plan_t *p, const td_hlo_instr_t *in, const leaves_t *vals, const leaves_t *args, leaves_t *r, int depth, td_err_t *err) {
-    const leaves_t *first = in->n_operands ? &vals[in->operands[0]->index] : NULL;
+static td_status_t one(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, const td_leaves_t *args, td_leaves_t *r, int depth, td_err_t *err) {
+    const td_leaves_t *first = in->n_operands ? &vals[in->operands[0]->index] : NULL;
     uint32_t k = 0, at = 0;
     switch (in->opcode) {
     case TD_HLO_PARAMETER: *r = args[in->parameter_number]; return TD_OK;
     case TD_HLO_OPT_BARRIER: case TD_HLO_ADD_DEPENDENCY: case TD_HLO_DOMAIN: *r = *first; return TD_OK;
     case TD_HLO_GET_TUPLE_ELEMENT:
         for (int64_t i = 0; i < in->tuple_index; i++) at += td_shape_leaf_count(in->operands[0]->shape->elements[i]);
-        *r = (leaves_t){first->v + at, td_shape_leaf_count(in->shape)};
+        *r = (td_leaves_t){first->v + at, td_shape_leaf_count(in->shape)};
         return TD_OK;
     case TD_HLO_AFTER_ALL: return TD_OK;
     default: break;
     }
+    if (td_plan_is_structural(in)) return td_plan_structural(p, in, vals, r, depth, err);
     r->n = td_shape_leaf_count(in->shape);
     r->v = TD_NEW_N(p->arena, uint32_t, r->n + 1);
     if (!r->v) return td_arena_fail(p->arena, err);
@@ -196,24 +190,24 @@ static td_status_t one(td_plan_t *p, const td_hlo_instr_t *in, const leaves_t *v
             for (uint32_t j = 0; j < vals[in->operands[i]->index].n && k < r->n; j++) r->v[k++] = vals[in->operands[i]->index].v[j];
         return TD_OK;
     case TD_HLO_CALL: case TD_HLO_FUSION: {
-        leaves_t *inner = TD_NEW_N(p->arena, leaves_t, in->n_operands + 1);
+        td_leaves_t *inner = TD_NEW_N(p->arena, td_leaves_t, in->n_operands + 1);
         if (!inner) return td_arena_fail(p->arena, err);
-        if (in->n_called != 1 || depth <= 0 || in->called[0]->n_params != in->n_operands) return unsupported(in, err);
+        if (in->n_called != 1 || depth <= 0 || in->called[0]->n_params != in->n_operands) return td_plan_unsupported(in, err);
         for (uint32_t i = 0; i < in->n_operands; i++) inner[i] = vals[in->operands[i]->index];
-        return walk(p, in->called[0], inner, r, depth - 1, err);
+        return td_plan_walk(p, in->called[0], inner, r, depth - 1, err);
     }
     case TD_HLO_CUSTOM_CALL:
         return td_fail(err, TD_UNSUPPORTED, "%s: custom call %s is not supported by the host device", in->name, in->custom_call_target ? in->custom_call_target : "");
     default:
         for (uint32_t i = 0; i < in->n_operands; i++)
-            if (!vals[in->operands[i]->index].n) return unsupported(in, err);
-        if (in->shape->type != TD_TUPLE && r->n != 1) return unsupported(in, err);
+            if (!vals[in->operands[i]->index].n && in->operands[i]->shape->type != TD_TUPLE) return td_plan_unsupported(in, err);
+        if (in->shape->type != TD_TUPLE && r->n != 1) return td_plan_unsupported(in, err);
         return in->shape->type == TD_TUPLE ? add_macro(p, in, vals, r, err) : array_op(p, in, vals, r, err);
     }
 }
 
-static td_status_t walk(td_plan_t *p, const td_hlo_comp_t *comp, const leaves_t *args, leaves_t *root, int depth, td_err_t *err) {
-    leaves_t *vals = TD_NEW_N(p->arena, leaves_t, comp->n_instrs + 1);
+td_status_t td_plan_walk(td_plan_t *p, const td_hlo_comp_t *comp, const td_leaves_t *args, td_leaves_t *root, int depth, td_err_t *err) {
+    td_leaves_t *vals = TD_NEW_N(p->arena, td_leaves_t, comp->n_instrs + 1);
     bool *live = TD_NEW_N(p->arena, bool, comp->n_instrs + 1);
     if (!vals || !live) return td_arena_fail(p->arena, err);
     live[comp->root->index] = true;
@@ -227,7 +221,7 @@ static td_status_t walk(td_plan_t *p, const td_hlo_comp_t *comp, const leaves_t 
     return TD_OK;
 }
 
-static td_status_t add_params(td_plan_t *p, const td_shape_t *s, leaves_t *r, td_err_t *err) {
+static td_status_t add_params(td_plan_t *p, const td_shape_t *s, td_leaves_t *r, td_err_t *err) {
     if (s->type == TD_TUPLE) {
         for (uint32_t i = 0; i < s->rank; i++) {
             td_status_t st = add_params(p, s->elements[i], r, err);
@@ -236,7 +230,7 @@ static td_status_t add_params(td_plan_t *p, const td_shape_t *s, leaves_t *r, td
         return TD_OK;
     }
     if (!td_type_is_array(s->type)) return TD_OK;
-    td_val_t *v = add(p, TD_VAL_PARAM, s->type, s->count, &r->v[r->n]);
+    td_val_t *v = td_plan_add(p, TD_VAL_PARAM, s->type, s->count, &r->v[r->n]);
     if (!v) return td_arena_fail(p->arena, err);
     v->shape = s, v->mat = true, v->packed = s->bits < 8;
     v->buf = (td_buf_t){.space = TD_BUF_ARG, .offset = p->n_params++};
@@ -249,12 +243,12 @@ td_status_t td_plan_build(const td_hlo_instr_t *in, td_arena_t *arena, td_plan_t
     uint32_t top = 0;
     for (uint32_t i = 0; i < in->n_operands; i++)
         if (in->operands[i]->index > top) top = in->operands[i]->index;
-    leaves_t *vals = TD_NEW_N(arena, leaves_t, top + 1), root = {0};
+    td_leaves_t *vals = TD_NEW_N(arena, td_leaves_t, top + 1), root = {0};
     if (!vals) return td_arena_fail(arena, err);
-    leaves_t *mine = TD_NEW_N(arena, leaves_t, in->n_operands + 1);
+    td_leaves_t *mine = TD_NEW_N(arena, td_leaves_t, in->n_operands + 1);
     if (!mine) return td_arena_fail(arena, err);
     for (uint32_t i = 0; i < in->n_operands; i++) { /* an operand named twice is two arguments */
-        leaves_t *l = &mine[i];
+        td_leaves_t *l = &mine[i];
         l->v = TD_NEW_N(arena, uint32_t, td_shape_leaf_count(in->operands[i]->shape) + 1);
         if (!l->v) return td_arena_fail(arena, err);
         td_status_t s = add_params(p, in->operands[i]->shape, l, err);
@@ -262,7 +256,7 @@ td_status_t td_plan_build(const td_hlo_instr_t *in, td_arena_t *arena, td_plan_t
         vals[in->operands[i]->index] = *l;
     }
     td_status_t s = (in->opcode == TD_HLO_FUSION || in->opcode == TD_HLO_CALL) && in->n_called == 1 && in->called[0]->n_params == in->n_operands
-                        ? walk(p, in->called[0], mine, &root, TD_LIMIT_COMP_DEPTH, err)
+                        ? td_plan_walk(p, in->called[0], mine, &root, TD_LIMIT_COMP_DEPTH, err)
                         : one(p, in, vals, mine, &root, TD_LIMIT_COMP_DEPTH, err);
     p->roots = root.v, p->n_roots = root.n;
     return s;

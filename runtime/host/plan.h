@@ -50,6 +50,9 @@ typedef struct td_macro {
     void *state;
     uint64_t scratch;
     uint32_t *in, n_in, first_out, n_out, stage;
+    bool fused;              /* a reduction done by the loop that makes its operand */
+    int64_t reduced, inner;  /* fused: the operand's memory is [outer][reduced][inner] */
+    td_opcode_t op;
 } td_macro_t;
 
 typedef struct td_plan {
@@ -60,29 +63,35 @@ typedef struct td_plan {
     uint32_t n_vals, cap_vals, n_macros, cap_macros, n_roots, n_params;
 } td_plan_t;
 
+/* The values of an instruction's array leaves, depth first. */
+typedef struct td_leaves {
+    uint32_t *v, n;
+} td_leaves_t;
+
+/* For plan.c and plan_ops.c. NULL when memory ended. */
+td_val_t *td_plan_add(td_plan_t *p, td_val_kind_t kind, td_type_t type, int64_t count, uint32_t *id);
+/* The value that lies as `from`, laid out as `to` (same dimensions). */
+td_status_t td_plan_relayout(td_plan_t *p, uint32_t src, const td_shape_t *from, const td_shape_t *to, uint32_t *id,
+                             td_err_t *err);
+/* The computation's root, its instructions added to the plan; args by parameter number. */
+td_status_t td_plan_walk(td_plan_t *p, const td_hlo_comp_t *comp, const td_leaves_t *args, td_leaves_t *root, int depth,
+                         td_err_t *err);
+td_status_t td_plan_unsupported(const td_hlo_instr_t *in, td_err_t *err);
+/* plan_ops.c: opcodes that compute nothing but decide which values are meant. vals: by instruction index. */
+bool td_plan_is_structural(const td_hlo_instr_t *in);
+td_status_t td_plan_structural(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r, int depth,
+                               td_err_t *err);
+/* Array leaf i, depth first; i is below td_shape_leaf_count. */
+const td_shape_t *td_shape_leaf(const td_shape_t *s, uint32_t i);
+
 /* The instruction flattened into values and macro ops. */
 td_status_t td_plan_build(const td_hlo_instr_t *instr, td_arena_t *arena, td_plan_t *out, td_err_t *err);
 
-/* How a tile loop reads one input. */
-typedef struct td_gen {
-    enum { TD_GEN_LINEAR, TD_GEN_SPLAT, TD_GEN_MAP, TD_GEN_IOTA } kind;
-    uint32_t val;
-    td_type_t type;
-    uint32_t bytes;
-    td_buf_t buf;
-    const td_map_t *map;
-    int64_t iota_inner, iota_size;
-    uint64_t tile; /* scratch offset of its tile within the step's scratch */
-} td_gen_t;
-
 typedef struct td_step {
-    enum { TD_STEP_PW, TD_STEP_MACRO, TD_STEP_COPY, TD_STEP_UNPACK, TD_STEP_PACK } kind;
-    /* PW */
-    const td_pw_t *pw;
-    td_gen_t *gens;
-    uint32_t n_gens;
+    enum { TD_STEP_LOOP, TD_STEP_GEMV, TD_STEP_MACRO, TD_STEP_COPY, TD_STEP_UNPACK, TD_STEP_PACK } kind;
+    struct td_loop *loop; /* LOOP */
+    struct td_gemv *gemv; /* GEMV */
     int64_t count;
-    uint32_t *out_bytes;
     /* MACRO */
     const td_macro_t *macro;
     bool copy_first; /* operand 0 goes to the output before the op updates it */
