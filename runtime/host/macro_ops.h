@@ -112,5 +112,7 @@ TD_MACRO(reduce);
 TD_MACRO(window);
 TD_MACRO(dot);
 TD_MACRO(sort);
+TD_MACRO(while);
+TD_MACRO(conditional);
 
 #endif
