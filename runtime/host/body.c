@@ -2,6 +2,7 @@
 #include "runtime/host/body.h"
 
 #include "base/checked.h"
+#include "base/limits.h"
 #include "runtime/host/plan.h"
 #include "runtime/host/types.h"
 

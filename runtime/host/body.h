@@ -7,6 +7,7 @@
 #ifndef TD_RUNTIME_HOST_BODY_H
 #define TD_RUNTIME_HOST_BODY_H
 
+#include "runtime/device.h"
 #include "runtime/host/host_op.h"
 
 typedef struct td_body {
