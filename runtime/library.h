@@ -16,7 +16,6 @@ typedef struct td_matrix {
     td_type_t type;
     bool column_major;
     int64_t rows, cols, ld, batch, batch_stride;
-    bool conjugate; /* complex inputs: the values' conjugates */
 } td_matrix_t;
 
 typedef enum td_epilogue { /* numbers of BlasLtEpilogueProto; gelu is the tanh form, aux = what goes into the activation */
@@ -36,6 +35,7 @@ typedef struct td_gemm_desc {
     double alpha_real, alpha_imag, beta;
     td_epilogue_t epilogue;
     bool has_bias, has_a_scale, has_b_scale, has_c_scale, has_d_scale, has_aux, has_amax;
+    bool conjugate_a, conjugate_b; /* complex inputs: the values' conjugates */
     td_type_t bias_type; /* TD_TYPE_INVALID: that of D */
     int64_t scale_block; /* 0: scales are scalars */
     td_type_t scale_type;
