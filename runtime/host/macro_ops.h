@@ -112,6 +112,7 @@ TD_MACRO(reduce);
 TD_MACRO(window);
 TD_MACRO(dot);
 TD_MACRO(sort);
+TD_MACRO(fft_op);
 TD_MACRO(while);
 TD_MACRO(conditional);
 
