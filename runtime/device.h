@@ -36,6 +36,10 @@ typedef struct td_kernel_desc {
     td_span_t image;             /* cubin or PTX; empty when absent */
 } td_kernel_desc_t;
 
+/* What a stream is for. The main stream of a run belongs to the thread that enqueues: a device whose kernels
+ * need no thread of their own may run its work at once. Communication goes before computation. */
+typedef enum td_stream_use { TD_STREAM_MAIN, TD_STREAM_COMPUTE, TD_STREAM_COMMUNICATION, TD_STREAM_MEMCPY } td_stream_use_t;
+
 typedef struct td_device_ops {
     const char *name; /* "host" */
     void (*destroy)(td_device_t *dev);
@@ -43,14 +47,19 @@ typedef struct td_device_ops {
     td_status_t (*mem_get)(td_device_t *dev, uint64_t bytes, void **out, td_err_t *err);
     void (*mem_put)(td_device_t *dev, void *p, uint64_t bytes);
 
-    td_status_t (*stream_create)(td_device_t *dev, int priority, td_stream_t **out, td_err_t *err);
+    /* A stream is enqueued to by one thread at a time. All streams that wait for each other are synced before
+     * the first of them is destroyed. Work enqueued may fail later: stream_sync then tells of the first failure
+     * and the stream is usable again; what was enqueued behind the failure, or waits for that, did not run. */
+    td_status_t (*stream_create)(td_device_t *dev, td_stream_use_t use, td_stream_t **out, td_err_t *err);
     void (*stream_destroy)(td_stream_t *s);
     td_status_t (*stream_sync)(td_stream_t *s, td_err_t *err); /* blocks the host until all work is done */
+    /* stream_wait waits for the latest record at the time of the call; without one it waits for nothing. */
     td_status_t (*event_create)(td_device_t *dev, td_event_t **out, td_err_t *err);
     void (*event_destroy)(td_event_t *e);
     td_status_t (*event_record)(td_stream_t *s, td_event_t *e, td_err_t *err);
     td_status_t (*stream_wait)(td_stream_t *s, td_event_t *e, td_err_t *err);
 
+    /* Host memory given to upload and download is in use until the stream is synced. */
     td_status_t (*copy)(td_stream_t *s, void *dst, const void *src, uint64_t bytes, td_err_t *err); /* may overlap exactly */
     td_status_t (*upload)(td_stream_t *s, void *dst, const void *host, uint64_t bytes, td_err_t *err);
     td_status_t (*download)(td_stream_t *s, void *host, const void *src, uint64_t bytes, td_err_t *err);
@@ -61,24 +70,31 @@ typedef struct td_device_ops {
                                 uint64_t *out_scratch, td_err_t *err);
     td_status_t (*library_lower)(td_device_t *dev, td_library_op_t op, const void *desc, td_arena_t *arena,
                                  td_kernel_t **out, uint64_t *out_scratch, td_err_t *err);
-    /* bufs: one address per argument; scratch: 64-byte aligned, as large as lowering said. Never allocates. */
-    td_status_t (*launch)(td_stream_t *s, const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err);
+    /* bufs: one address per argument, copied; scratch: 64-byte aligned, as large as lowering said, one per
+     * stream. Never allocates. */
+    td_status_t (*launch)(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n_bufs, void *scratch,
+                          td_err_t *err);
     void (*kernel_release)(td_kernel_t *k); /* frees what is not in the arena; NULL is fine */
 } td_device_ops_t;
 
 struct td_device {
     const td_device_ops_t *ops;
     const td_alloc_t *alloc;
+    bool host_memory;      /* device memory is host memory, and the main stream is done when enqueuing returns */
+    uint64_t stream_bytes; /* host memory of a stream that is not the main one */
     const struct td_ffi_registry *ffi; /* user handlers, borrowed; NULL: none */
 };
 struct td_stream {
     td_device_t *device;
 };
 
-/* Opens "host" (the plugin thunkd-host.so next to the executable or in $(PREFIX)/lib/thunkd). */
+/* Opens "host" (the plugin thunkd-host.so next to the executable or in $(PREFIX)/lib/thunkd), or
+ * "host:OPTIONS" with what td_host_device_open takes. */
 td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
-/* Entry point that the plugin exports. */
-td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
+/* Entry point that the plugin exports. options: "" or "delay=SEED", for tests of ordering: every stream, the
+ * main one too, is a queue that holds each item back for up to 0.2 ms, and inputs are uploaded. */
+td_status_t td_host_device_open(const char *options, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
+td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err); /* without options */
 static inline void td_device_destroy(td_device_t *d) {
     if (d) d->ops->destroy(d);
 }

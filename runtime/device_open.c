@@ -8,12 +8,14 @@
 
 #include "runtime/device.h"
 
-extern __typeof__(td_host_device_create) td_host_device_create __attribute__((weak));
+extern __typeof__(td_host_device_open) td_host_device_open __attribute__((weak));
 
 td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_t **out, td_err_t *err) {
     char path[PATH_MAX + 32];
-    if (strcmp(spec, "host")) return td_fail(err, TD_USAGE, "unknown device '%s'; known: host", spec);
-    if (td_host_device_create) return td_host_device_create(alloc, out, err);
+    if (strncmp(spec, "host", 4) || (spec[4] && spec[4] != ':'))
+        return td_fail(err, TD_USAGE, "unknown device '%s'; known: host", spec);
+    const char *options = spec[4] ? spec + 5 : "";
+    if (td_host_device_open) return td_host_device_open(options, alloc, out, err);
     ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
     void *h = NULL;
     if (n > 0) {
@@ -24,8 +26,8 @@ td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_
         else h = dlopen(TD_PREFIX "/lib/thunkd/thunkd-host.so", RTLD_NOW | RTLD_LOCAL);
     }
     if (!h) return td_fail(err, TD_IO, "cannot load the host device: %s", dlerror());
-    __typeof__(&td_host_device_create) create;
-    *(void **)&create = dlsym(h, "td_host_device_create");
-    if (!create) return td_fail(err, TD_IO, "the host device has no td_host_device_create");
-    return create(alloc, out, err);
+    __typeof__(&td_host_device_open) create;
+    *(void **)&create = dlsym(h, "td_host_device_open");
+    if (!create) return td_fail(err, TD_IO, "the host device has no td_host_device_open");
+    return create(options, alloc, out, err);
 }

@@ -96,7 +96,7 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
         p->convert_bytes += (td_io_host_bytes(p->outputs[i].shape) + 127) & ~63ull;
     }
     td_stream_t *q = NULL;
-    if ((st = p->dev->ops->stream_create(p->dev, 0, &q, err))) return st;
+    if ((st = p->dev->ops->stream_create(p->dev, TD_STREAM_MAIN, &q, err))) return st;
     for (uint32_t i = 0; i < m->n_allocations && !st; i++) {
         const td_buffer_t *b = &m->buffers[i];
         p->slots[i].size = b->size;
@@ -121,7 +121,7 @@ td_status_t td_program_create(const td_module_t *m, td_device_t *dev, const td_a
     memset(p, 0, sizeof *p);
     p->alloc = alloc;
     p->dev = dev;
-    p->host = !strcmp(dev->ops->name, "host");
+    p->host = dev->host_memory;
     td_arena_init(&p->arena, alloc, 0);
     td_status_t st = create(p, m, err);
     if (st) td_program_destroy(p);

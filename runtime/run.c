@@ -61,7 +61,7 @@ static td_status_t create(td_binding_t *b, td_err_t *err) {
     b->convert = td_arena_align(&b->arena, p->convert_bytes + 64, 64);
     b->staging = td_arena_align(&b->arena, b->staging_bytes + 64, 64);
     if (!b->run.slots || !b->run.bufs || !b->convert || !b->staging) return td_arena_fail(&b->arena, err);
-    if ((st = dev->ops->stream_create(dev, 0, &b->run.stream, err))) return st;
+    if ((st = dev->ops->stream_create(dev, TD_STREAM_MAIN, &b->run.stream, err))) return st;
     if ((st = dev->ops->mem_get(dev, p->block_bytes + 256, &b->block, err))) return st;
     if ((st = dev->ops->mem_get(dev, p->scratch + 256, &b->scratch, err))) return st;
     b->run.scratch = b->scratch;

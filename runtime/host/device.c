@@ -1,19 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host device. Work runs inline, in the order it is enqueued: streams and
- * events keep their place in the interface but have nothing to wait for. */
+/* The host device. Main streams run their work in the thread that enqueues, as it is enqueued; all others
+ * are queues with a worker (queue.h). With delays, main streams are queues too. */
 #include "runtime/device.h"
 
 #include <cblas.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/host/plan.h"
+#include "runtime/host/queue.h"
 
 enum { ALIGN = 256 };
+typedef struct host_device {
+    td_device_t base;
+    bool delayed;
+    uint64_t seed;
+    atomic_uint_fast64_t streams; /* created so far: each has delays of its own */
+} host_device_t;
+
+typedef struct host_stream {
+    td_stream_t base;
+    td_queue_t *queue; /* NULL: runs at once */
+} host_stream_t;
+
 struct td_event {
     td_device_t *device;
+    td_position_t at; /* of the latest record */
 };
 
-static void destroy(td_device_t *dev) { dev->alloc->put(dev->alloc->ctx, dev, sizeof *dev); }
+static td_queue_t *queue_of(td_stream_t *s) { return ((host_stream_t *)s)->queue; }
+
+static void destroy(td_device_t *dev) { dev->alloc->put(dev->alloc->ctx, dev, sizeof(host_device_t)); }
 
 static td_status_t mem_get(td_device_t *dev, uint64_t bytes, void **out, td_err_t *err) {
     *out = bytes > SIZE_MAX / 2 ? NULL : dev->alloc->get(dev->alloc->ctx, bytes ? (size_t)bytes : 1, ALIGN);
@@ -23,25 +42,37 @@ static void mem_put(td_device_t *dev, void *p, uint64_t bytes) {
     if (p) dev->alloc->put(dev->alloc->ctx, p, bytes ? (size_t)bytes : 1);
 }
 
-static td_status_t stream_create(td_device_t *dev, int priority, td_stream_t **out, td_err_t *err) {
-    (void)priority;
-    td_stream_t *s = dev->alloc->get(dev->alloc->ctx, sizeof *s, 16);
+static uint64_t next_seed(host_device_t *d) {
+    uint64_t n = atomic_fetch_add(&d->streams, 1) + 1;
+    uint64_t x = (d->seed + 1) * 0x9e3779b97f4a7c15u + n * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 31) * 0x94d049bb133111ebu;
+    return (x ^ x >> 29) | 1;
+}
+
+static td_status_t stream_create(td_device_t *dev, td_stream_use_t use, td_stream_t **out, td_err_t *err) {
+    host_device_t *d = (host_device_t *)dev;
+    host_stream_t *s = dev->alloc->get(dev->alloc->ctx, sizeof *s, 16);
     if (!s) return td_fail(err, TD_NOMEM, "no memory for a stream");
-    s->device = dev;
-    *out = s;
-    return TD_OK;
+    *s = (host_stream_t){.base.device = dev};
+    td_status_t st = TD_OK;
+    if (use != TD_STREAM_MAIN || d->delayed) st = td_queue_create(dev->alloc, d->delayed ? next_seed(d) : 0, &s->queue, err);
+    if (st) dev->alloc->put(dev->alloc->ctx, s, sizeof *s);
+    else *out = &s->base;
+    return st;
 }
 static void stream_destroy(td_stream_t *s) {
-    if (s) s->device->alloc->put(s->device->alloc->ctx, s, sizeof *s);
+    if (!s) return;
+    td_queue_destroy(queue_of(s));
+    s->device->alloc->put(s->device->alloc->ctx, s, sizeof(host_stream_t));
 }
 static td_status_t stream_sync(td_stream_t *s, td_err_t *err) {
-    (void)s, (void)err;
-    return TD_OK;
+    return queue_of(s) ? td_queue_sync(queue_of(s), err) : TD_OK;
 }
+
 static td_status_t event_create(td_device_t *dev, td_event_t **out, td_err_t *err) {
     td_event_t *e = dev->alloc->get(dev->alloc->ctx, sizeof *e, 16);
     if (!e) return td_fail(err, TD_NOMEM, "no memory for an event");
-    e->device = dev;
+    *e = (td_event_t){.device = dev};
     *out = e;
     return TD_OK;
 }
@@ -49,26 +80,27 @@ static void event_destroy(td_event_t *e) {
     if (e) e->device->alloc->put(e->device->alloc->ctx, e, sizeof *e);
 }
 static td_status_t event_record(td_stream_t *s, td_event_t *e, td_err_t *err) {
-    (void)s, (void)e, (void)err;
+    (void)err;
+    e->at = queue_of(s) ? td_queue_record(queue_of(s)) : (td_position_t){0};
     return TD_OK;
 }
 
+static td_status_t enqueue(td_stream_t *s, const td_item_t *item, void *const *bufs, uint32_t n, td_err_t *err) {
+    return queue_of(s) ? td_queue_push(queue_of(s), item, bufs, n, err) : td_item_run(item, bufs, err);
+}
+static td_status_t stream_wait(td_stream_t *s, td_event_t *e, td_err_t *err) {
+    if (!e->at.queue || e->at.queue == queue_of(s)) return TD_OK;
+    return enqueue(s, &(td_item_t){.kind = TD_ITEM_WAIT, .u.wait = e->at}, NULL, 0, err);
+}
 static td_status_t copy(td_stream_t *s, void *dst, const void *src, uint64_t bytes, td_err_t *err) {
-    (void)s, (void)err;
-    if (bytes && dst != src) memmove(dst, src, bytes);
-    return TD_OK;
+    return enqueue(s, &(td_item_t){.kind = TD_ITEM_COPY, .u.move = {dst, src, bytes}}, NULL, 0, err);
 }
 static td_status_t memset32(td_stream_t *s, void *dst, uint32_t value, uint64_t bytes, td_err_t *err) {
-    (void)s, (void)err;
-    uint32_t *d = dst;
-    for (uint64_t i = 0; i < bytes / 4; i++) d[i] = value;
-    if (bytes % 4) memcpy(d + bytes / 4, &value, bytes % 4);
-    return TD_OK;
+    return enqueue(s, &(td_item_t){.kind = TD_ITEM_FILL, .value = value, .u.move = {dst, NULL, bytes}}, NULL, 0, err);
 }
-
-static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err) {
-    (void)s;
-    return k->run(k, bufs, scratch, err);
+static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+    if (!queue_of(s)) return k->run(k, bufs, scratch, err);
+    return td_queue_push(queue_of(s), &(td_item_t){.kind = TD_ITEM_LAUNCH, .u.launch = {k, scratch}}, bufs, n, err);
 }
 static void kernel_release(td_kernel_t *k) {
     if (k && k->release) k->release(k);
@@ -77,16 +109,41 @@ static void kernel_release(td_kernel_t *k) {
 static const td_device_ops_t ops = {
     .name = "host", .destroy = destroy, .mem_get = mem_get, .mem_put = mem_put, .stream_create = stream_create,
     .stream_destroy = stream_destroy, .stream_sync = stream_sync, .event_create = event_create,
-    .event_destroy = event_destroy, .event_record = event_record, .stream_wait = event_record, .copy = copy,
+    .event_destroy = event_destroy, .event_record = event_record, .stream_wait = stream_wait, .copy = copy,
     .upload = copy, .download = copy, .memset32 = memset32, .kernel_lower = td_host_kernel_lower,
     .library_lower = td_host_library_lower, .launch = launch, .kernel_release = kernel_release,
 };
 
-__attribute__((visibility("default"))) td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err) {
-    td_device_t *d = alloc->get(alloc->ctx, sizeof *d, 16);
-    if (!d) return td_fail(err, TD_NOMEM, "no memory for the host device");
-    openblas_set_num_threads(1);
-    *d = (td_device_t){.ops = &ops, .alloc = alloc};
-    *out = d;
+static td_status_t parse(const char *options, host_device_t *d, td_err_t *err) {
+    static const char delay[] = "delay=";
+    if (!*options) return TD_OK;
+    const char *digits = options + sizeof delay - 1;
+    char *end = NULL;
+    if (strncmp(options, delay, sizeof delay - 1) || *digits < '0' || *digits > '9')
+        return td_fail(err, TD_USAGE, "unknown option '%s' of the host device; known: delay=SEED", options);
+    errno = 0;
+    d->seed = strtoull(digits, &end, 10);
+    if (errno || *end) return td_fail(err, TD_USAGE, "seed '%s' is not a number of 64 bits", digits);
+    d->delayed = true;
     return TD_OK;
+}
+
+__attribute__((visibility("default"))) td_status_t td_host_device_open(const char *options, const td_alloc_t *alloc,
+                                                                       td_device_t **out, td_err_t *err) {
+    host_device_t *d = alloc->get(alloc->ctx, sizeof *d, 16);
+    if (!d) return td_fail(err, TD_NOMEM, "no memory for the host device");
+    *d = (host_device_t){.base = {.ops = &ops, .alloc = alloc, .stream_bytes = td_queue_bytes()}};
+    td_status_t st = parse(options, d, err);
+    if (st) {
+        alloc->put(alloc->ctx, d, sizeof *d);
+        return st;
+    }
+    openblas_set_num_threads(1);
+    d->base.host_memory = !d->delayed;
+    *out = &d->base;
+    return TD_OK;
+}
+
+td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err) {
+    return td_host_device_open("", alloc, out, err);
 }

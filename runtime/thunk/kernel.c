@@ -79,7 +79,7 @@ td_status_t td_kernel_thunk_lower(td_device_t *dev, const td_hlo_module_t *hlo, 
 
 td_status_t td_thunk_launch(td_run_t *r, const td_thunk_t *t) {
     for (uint32_t i = 0; i < t->n_args; i++) r->bufs[i] = td_thunk_addr(r, &t->args[i]);
-    return r->dev->ops->launch(r->stream, t->kernel, r->bufs, r->scratch, r->err);
+    return r->dev->ops->launch(r->stream, t->kernel, r->bufs, t->n_args, r->scratch, r->err);
 }
 td_status_t td_kernel_enqueue(td_run_t *r, const td_thunk_t *t) { return td_thunk_launch(r, t); }
 td_status_t td_custom_kernel_enqueue(td_run_t *r, const td_thunk_t *t) { return td_thunk_launch(r, t); }

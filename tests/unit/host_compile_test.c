@@ -66,9 +66,9 @@ static void run_fusion(td_hlo_instr_t *root, uint32_t n_params, const td_shape_t
     uint64_t scratch;
     td_err_t err = {0};
     ck_assert_msg(!dev->ops->kernel_lower(dev, &d, &arena, &k, &scratch, &err), "%s", err.text);
-    ck_assert(!dev->ops->stream_create(dev, 0, &s, &err));
+    ck_assert(!dev->ops->stream_create(dev, TD_STREAM_MAIN, &s, &err));
     void *mem = aligned_alloc(64, scratch + 64 - scratch % 64);
-    ck_assert(!dev->ops->launch(s, k, bufs, mem, &err));
+    ck_assert(!dev->ops->launch(s, k, bufs, n_args, mem, &err));
     free(mem);
     dev->ops->stream_destroy(s);
 }
@@ -211,12 +211,14 @@ START_TEST(gemm) {
     for (int pass = 0; pass < 2; pass++) {
         td_kernel_t *k;
         uint64_t size;
-        td_stream_t s = {dev};
+        td_stream_t *s;
+        ck_assert(!dev->ops->stream_create(dev, TD_STREAM_MAIN, &s, NULL));
         if (pass) g.a.type = TD_BF16, g.d.type = TD_BF16, g.has_bias = false, g.epilogue = TD_EPI_NONE;
         ck_assert(!dev->ops->library_lower(dev, TD_OP_GEMM, &g, &arena, &k, &size, NULL));
         void *mem = aligned_alloc(64, size);
-        ck_assert(!dev->ops->launch(&s, k, (void *[]){pass ? (void *)h : a, b, c, pass ? (void *)o : d, bias}, mem, NULL));
+        ck_assert(!dev->ops->launch(s, k, (void *[]){pass ? (void *)h : a, b, c, pass ? (void *)o : d, bias}, 5, mem, NULL));
         free(mem);
+        dev->ops->stream_destroy(s);
         if (pass) td_convert_array(TD_BF16, o, TD_F32, d, 4);
         const float want[2][4] = {{25, 7, 43, 0}, {15, -13, 33, -25}};
         for (int i = 0; i < 4; i++) ck_assert_msg(d[i] == want[pass][i], "%d: %g", i, (double)d[i]);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stream as a worker queue: items run in the order they were pushed, on the queue's own thread.
+ *
+ * Items lie in a ring of fixed size that is allocated with the queue, a launch's addresses with it, so
+ * pushing allocates nothing; while the ring is full, the pusher waits. A *position* is a place between
+ * two items, and all there is to an event: recording takes the position behind the last item pushed,
+ * waiting holds that position and not the event, so a later record changes nothing for it.
+ *
+ * Whoever waits for a position lends a hand: if the worker has not begun with the next item, the waiter
+ * runs it itself. A short item that is waited for at once thus costs no change of threads. One thread at
+ * a time runs a queue's items, whichever it is. No cycle of waits arises: an item waits only for what was
+ * pushed before it.
+ *
+ * The first failure of a queue is kept; what follows it is skipped, and a queue that waits for a position
+ * behind the failure fails with the same words. td_queue_sync reports it and makes the queue usable again.
+ *
+ * Thread: push, record and sync belong to one thread at a time, the owner. A queue outlives every item,
+ * of any queue, that waits for one of its positions: sync all before the first is destroyed. */
+#ifndef TD_RUNTIME_HOST_QUEUE_H
+#define TD_RUNTIME_HOST_QUEUE_H
+
+#include "runtime/host/plan.h"
+
+typedef struct td_queue td_queue_t;
+typedef struct td_position {
+    td_queue_t *queue; /* NULL: passed already */
+    uint64_t items;    /* that were pushed before it */
+} td_position_t;
+
+typedef struct td_item {
+    enum { TD_ITEM_COPY, TD_ITEM_FILL, TD_ITEM_LAUNCH, TD_ITEM_WAIT } kind;
+    uint32_t value; /* FILL */
+    union {
+        struct { void *dst; const void *src; uint64_t bytes; } move; /* COPY, FILL */
+        struct { const td_kernel_t *kernel; void *scratch; } launch; /* the bufs follow in the ring */
+        td_position_t wait;
+    } u;
+} td_item_t;
+
+/* Delays for tests: with a seed other than 0 each item waits up to TD_QUEUE_DELAY_NS before it runs, and
+ * waiters lend no hand. */
+#define TD_QUEUE_DELAY_NS 200000u
+td_status_t td_queue_create(const td_alloc_t *alloc, uint64_t delay_seed, td_queue_t **out, td_err_t *err);
+void td_queue_destroy(td_queue_t *q); /* runs what is left; NULL is fine */
+uint64_t td_queue_bytes(void);        /* memory of one queue, its thread's stack aside */
+
+/* bufs: n addresses, copied. Fails when they are more than a ring has room for. */
+td_status_t td_queue_push(td_queue_t *q, const td_item_t *item, void *const *bufs, uint32_t n, td_err_t *err);
+td_position_t td_queue_record(const td_queue_t *q);
+/* Blocks the calling thread; fails as the queue did before the position. */
+td_status_t td_position_wait(td_position_t p, td_err_t *err);
+td_status_t td_queue_sync(td_queue_t *q, td_err_t *err);
+
+/* One item in the calling thread. */
+td_status_t td_item_run(const td_item_t *item, void *const *bufs, td_err_t *err);
+
+#endif
