@@ -6,6 +6,7 @@ typedef td_status_t (*lower_fn)(td_device_t *dev, const void *desc, td_arena_t *
 static const lower_fn rows[TD_LIBRARY_OP_COUNT] = {
     [TD_OP_GEMM] = td_host_gemm_lower,
     [TD_OP_NORM] = td_host_norm_lower,
+    [TD_OP_CONV] = td_host_conv_lower,
     [TD_OP_FFT] = td_host_fft_lower,
     [TD_OP_ATTENTION] = td_host_attention_lower,
 };

@@ -18,6 +18,7 @@ static const td_host_op_kind_t kinds[] = {
     {TD_HLO_REDUCE, td_reduce_prepare, td_reduce_run, false},
     {TD_HLO_REDUCE_WINDOW, td_window_prepare, td_window_run, false},
     {TD_HLO_DOT, td_dot_prepare, td_dot_run, false},
+    {TD_HLO_CONVOLUTION, td_convolution_prepare, td_convolution_run, false},
     {TD_HLO_SORT, td_sort_prepare, td_sort_run, false},
     {TD_HLO_FFT, td_fft_op_prepare, td_fft_op_run, false},
     {TD_HLO_WHILE, td_while_prepare, td_while_run, false},

@@ -111,6 +111,7 @@ TD_MACRO(scatter);
 TD_MACRO(reduce);
 TD_MACRO(window);
 TD_MACRO(dot);
+TD_MACRO(convolution);
 TD_MACRO(sort);
 TD_MACRO(fft_op);
 TD_MACRO(while);
