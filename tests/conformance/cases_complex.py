@@ -26,7 +26,7 @@ def part(t):
 UNARY = {
     "exponential": np.exp, "exponential-minus-one": np.expm1, "log": np.log, "log-plus-one": np.log1p, "sqrt": np.sqrt,
     "rsqrt": lambda z: 1 / np.sqrt(z), "sine": np.sin, "cosine": np.cos, "tan": np.tan, "tanh": np.tanh, "sinh": np.sinh,
-    "cosh": np.cosh, "asin": np.arcsin, "acos": np.arccos, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "cosh": np.cosh, "asin": np.arcsin, "acos": np.arccos, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "atan": np.arctan,
     "logistic": lambda z: 1 / (1 + np.exp(-z)), "sign": lambda z: z / np.abs(z), "cbrt": lambda z: np.exp(np.log(z) / 3),
 }
 
@@ -38,7 +38,7 @@ def make_unary():
             z = sample(t, 900 + k)
             if opcode in ("asin", "acos", "acosh", "atanh"):  # the cuts lie on the real axis
                 z = z[np.imag(z) != 0]
-            if opcode in ("asinh", "log", "sqrt", "rsqrt", "cbrt", "sign", "log-plus-one"):
+            if opcode in ("asinh", "atan", "log", "sqrt", "rsqrt", "cbrt", "sign", "log-plus-one"):
                 z = z[~((np.real(z) == 0) & (np.abs(np.imag(z)) >= 1)) & ~((np.imag(z) == 0) & (np.real(z) < 0))]
             c.op(opcode, [c.input(z)], f(wide(z)).astype(z.dtype), (16 * EPS[t], 0))
     c = Case("complex", "negate", "negate")

@@ -105,7 +105,8 @@ def make_unary():
     unary("cbrt", np.cbrt, 8)
     for opcode, f in [("exponential", np.exp), ("exponential-minus-one", np.expm1), ("log", np.log), ("log-plus-one", np.log1p),
                       ("sine", np.sin), ("cosine", np.cos), ("tan", np.tan), ("tanh", np.tanh), ("sinh", np.sinh), ("cosh", np.cosh),
-                      ("asin", np.arcsin), ("acos", np.arccos), ("asinh", np.arcsinh), ("acosh", np.arccosh), ("atanh", np.arctanh)]:
+                      ("asin", np.arcsin), ("acos", np.arccos), ("asinh", np.arcsinh), ("acosh", np.arccosh), ("atanh", np.arctanh),
+                      ("atan", np.arctan)]:
         unit = opcode in ("asin", "acos", "atanh", "tanh")
         unary(opcode, f, 8, low=-1 if unit else -8, high=1 if unit else 8)
     unary("erf", lambda x: scipy.special.erf(x.astype(np.float64)), 8, low=-4, high=4)

@@ -95,6 +95,7 @@ BINARY = {
     "divide": divide, "remainder": remainder, "power": power,
     "maximum": lambda x, y, t: max(x, y), "minimum": lambda x, y, t: min(x, y),
     "and": lambda x, y, t: x & y, "or": lambda x, y, t: x | y, "xor": lambda x, y, t: x ^ y,
+    "mulhi": lambda x, y, t: x * y >> ty.bits_of(t),
     "shift-left": shift_left, "shift-right-logical": shift_logical, "shift-right-arithmetic": shift_arithmetic,
 }
 UNARY = {
