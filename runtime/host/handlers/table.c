@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The built-in custom-call targets, sorted by name; docs/handlers.md is made from this table. */
+#include "runtime/host/handlers/table.h"
+
+#include <string.h>
+
+#include "runtime/host/handlers/families.h"
+
+#define ROW(target, name, what) {target, td_##name##_prepare, td_##name##_run, what}
+static const td_handler_t rows[] = {
+    ROW("cu_cholesky_update_ffi", cholesky_update, "rank-1 update of an upper Cholesky factor: f32, f64, one matrix"),
+    ROW("cu_lu_pivots_to_permutation", lu_pivots, "LU pivots (from 0) as a permutation"),
+    ROW("cusolver_geqrf_ffi", geqrf, "QR factorization: R, reflectors and tau"),
+    ROW("cusolver_gesvd_ffi", gesvd, "singular value decomposition, U and V^H, at least as many rows as columns"),
+    ROW("cusolver_gesvdj_ffi", gesvdj, "singular value decomposition, U and V"),
+    ROW("cusolver_gesvdp_ffi", gesvdj, "singular value decomposition, U and V"),
+    ROW("cusolver_getrf_ffi", getrf, "LU factorization with row pivots (from 1)"),
+    ROW("cusolver_orgqr_ffi", orgqr, "Q of a QR factorization"),
+    ROW("cusolver_ormqr_ffi", ormqr, "product with Q or its adjoint, from the left or the right"),
+    ROW("cusolver_potrf_ffi", potrf, "Cholesky factorization, lower or upper"),
+    ROW("cusolver_syevd_ffi", syevd, "eigenvalues (ascending) and vectors of symmetric and Hermitian matrices"),
+    ROW("cusolver_syrk_ffi", syrk, "symmetric rank-k update of one triangle"),
+    ROW("cusolver_sytrd_ffi", sytrd, "reduction of symmetric and Hermitian matrices to tridiagonal form"),
+    ROW("cuhybrid_geqp3", geqp3, "QR factorization with column pivots (from 1)"),
+};
+
+const td_handler_t *td_handler_find(const char *target) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].target, target) == 0) return &rows[i];
+    return NULL;
+}
+
+const td_handler_t *td_handler_at(uint32_t i) { return i < sizeof rows / sizeof *rows ? &rows[i] : NULL; }
