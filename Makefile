@@ -21,7 +21,7 @@ CFLAGS += -std=c17 -fPIC -ffp-contract=off -fno-math-errno -fvisibility=hidden -
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wold-style-definition -Wmissing-prototypes -Wimplicit-fallthrough \
   -Wformat=2 -Wundef -Wvla $(if $(CI),-Werror)
 LDLIBS := -lhighwayhash -lsnappy -lzstd -lbrotlidec -lbrotlicommon -lz -lprotobuf-c -lxxhash -ljansson -lyaml -ldl -lm -pthread
-HOSTLIBS := -ldnnl -lfftw3 -lfftw3f -llapacke -lsleef -lopenblas -lm -pthread
+HOSTLIBS := -lgomp -ldnnl -lfftw3 -lfftw3f -llapacke -lsleef -lopenblas -lm -pthread
 ifneq ($(SAN),)
 CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 LDFLAGS += -fsanitize=$(SAN)
@@ -64,6 +64,7 @@ $(B)/gen/%.o: $(B)/gen/%.c $(GEN_H)
 CPPFLAGS += -I$(B)/gen/schema
 $(B)/runtime/host/%.o: CFLAGS += -O3
 $(B)/runtime/host/vec.o: CPPFLAGS += $(if $(ISAS),-DTD_HAVE_ISAS)
+$(B)/runtime/host/pool.o: CFLAGS += $(if $(SAN),,-fopenmp)
 # files compiled once per instruction set: x.base.o, x.v3.o, x.v4.o
 define isa_rule
 $(B)/%.$(1).o: %.c | $(GEN_H)

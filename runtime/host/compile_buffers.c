@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "runtime/host/compile.h"
+#include "runtime/host/loop.h"
 #include "runtime/host/types.h"
 
 static const td_kernel_arg_t *arg_of_root(const td_compiler_t *c, uint32_t root) { return &c->desc->args[c->plan.n_params + root]; }
@@ -21,6 +21,20 @@ static uint32_t reads(const td_step_t *s, uint32_t val) {
     return n;
 }
 
+/* Does the step itself read the operand in a way that bars a result of `bytes` an element in its memory? */
+static bool reads_elsewhere(const td_plan_t *p, const td_step_t *s, uint32_t val, uint32_t root, uint64_t bytes) {
+    if (s->kind == TD_STEP_MACRO) return !s->macro->kind->in_place || s->in_vals[0] != val || reads(s, val) != 1;
+    if (s->kind != TD_STEP_LOOP) return true;
+    const td_loop_t *l = s->loop;
+    bool sink = true; /* a reduction's result lies at other positions than its operand */
+    for (uint32_t i = 0; i < l->n_out; i++) sink = sink && s->out_vals[i] != root;
+    for (uint32_t i = 0; i < l->n_sinks; i++) sink = sink || td_val_owner(p, l->sinks[i].init_val) == val;
+    for (uint32_t i = 0; i < l->n_gens; i++)
+        if (l->gens[i].kind != TD_GEN_IOTA && td_val_owner(p, l->gens[i].val) == val)
+            if (sink || l->gens[i].kind != TD_GEN_LINEAR || l->gens[i].bytes != bytes) return true;
+    return sink;
+}
+
 /* May step `at` write the result `root`, given that operand `val` shares its memory? */
 static bool safe_beside(const td_compiler_t *c, uint32_t val, uint32_t root, int32_t at) {
     const td_plan_t *p = &c->plan;
@@ -33,14 +47,8 @@ static bool safe_beside(const td_compiler_t *c, uint32_t val, uint32_t root, int
         const td_step_t *s = &c->steps[i];
         if (!reads(s, val)) continue;
         if (i > (uint32_t)at || !equal(a, o)) return false;
-        if (s->kind == TD_STEP_MACRO) {
-            if (!s->macro->kind->in_place || s->in_vals[0] != val || reads(s, val) != 1) return false;
-        } else {
-            for (uint32_t g = 0; g < s->n_gens; g++)
-                if (s->gens[g].kind != TD_GEN_IOTA && td_val_owner(p, s->gens[g].val) == val &&
-                    (s->gens[g].kind != TD_GEN_LINEAR || s->gens[g].bytes != td_type_bytes(p->vals[p->roots[root]].type)))
-                    return false;
-        }
+        uint32_t owner = td_val_owner(p, p->roots[root]);
+        if (reads_elsewhere(p, s, val, owner, td_type_bytes(p->vals[owner].type))) return false;
     }
     return true;
 }
@@ -97,6 +105,12 @@ static bool inherit(td_compiler_t *c, slots_t *slots, td_val_t *v) {
 }
 
 static td_buf_t buf_of(const td_plan_t *p, uint32_t val) { return p->vals[val].buf; }
+
+static void loop_buffers(const td_plan_t *p, td_loop_t *l) {
+    for (uint32_t k = 0; k < l->n_gens; k++)
+        if (l->gens[k].kind != TD_GEN_IOTA) l->gens[k].buf = buf_of(p, td_val_owner(p, l->gens[k].val));
+    for (uint32_t k = 0; k < l->n_sinks; k++) l->sinks[k].init = buf_of(p, td_val_owner(p, l->sinks[k].init_val));
+}
 
 /* Results that are not yet where they belong. A parameter that some result overwrites is saved first. */
 static td_status_t finish_results(td_compiler_t *c, slots_t *slots, uint32_t *n_saved, td_step_t **saved, td_err_t *err) {
@@ -157,6 +171,8 @@ td_status_t td_compile_buffers(td_compiler_t *c, uint64_t *out_scratch, td_err_t
     for (uint32_t i = 0; i < n; i++) {
         td_step_t *s = &c->steps[i];
         if (s->scratch) s->scratch_at = take(&slots, s->scratch, (int32_t)i, (int32_t)i);
+        if (s->kind == TD_STEP_LOOP) s->loop->scratch_at = s->scratch_at;
+        if (s->kind == TD_STEP_GEMV) s->gemv->scratch_at = s->scratch_at;
         for (uint32_t k = 0; k < s->n_out; k++) {
             td_val_t *v = &p->vals[s->out_vals[k]];
             bool unpack = s->kind == TD_STEP_UNPACK;
@@ -167,8 +183,11 @@ td_status_t td_compile_buffers(td_compiler_t *c, uint64_t *out_scratch, td_err_t
     }
     for (uint32_t i = 0; i < n; i++) {
         td_step_t *s = &c->steps[i];
-        for (uint32_t k = 0; k < s->n_gens; k++)
-            if (s->gens[k].kind != TD_GEN_IOTA) s->gens[k].buf = buf_of(p, td_val_owner(p, s->gens[k].val));
+        if (s->kind == TD_STEP_LOOP) loop_buffers(p, s->loop);
+        if (s->kind == TD_STEP_GEMV) {
+            td_gemv_t *g = s->gemv;
+            g->w = buf_of(p, s->in_vals[0]), g->x = buf_of(p, s->in_vals[1]), g->init = buf_of(p, s->in_vals[2]), g->out = buf_of(p, s->out_vals[0]);
+        }
         for (uint32_t k = 0; s->kind == TD_STEP_MACRO && k < s->n_in; k++) s->in[k] = buf_of(p, s->in_vals[k]);
         for (uint32_t k = 0; k < s->n_out; k++) s->out[k] = buf_of(p, s->out_vals[k]);
         if (s->kind == TD_STEP_MACRO && s->macro->kind->in_place && s->n_out == 1) {

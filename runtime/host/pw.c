@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "runtime/host/types.h"
 #include "runtime/host/pw_run.h"
+#include "runtime/host/pw_subbyte.h"
 #include "runtime/host/vec.h"
 
 void td_pw_begin(td_pw_builder_t *b, td_arena_t *arena) {
@@ -116,7 +117,8 @@ static td_pw_fn_t find(const td_hlo_instr_t *in) {
     if (!t) return NULL;
     if (in->opcode == TD_HLO_COMPARE) return in->n_operands != 2 || (unsigned)in->direction > TD_CMP_LT ? NULL
                                              : in->total_order ? t->total[in->direction] : t->compare[in->direction];
-    return t->fn[in->opcode];
+    td_pw_fn_t sub = td_pw_subbyte(in->operands[0]->shape->type, in->opcode);
+    return sub ? sub : t->fn[in->opcode];
 }
 
 static uint32_t arity(td_opcode_t op) {
@@ -210,6 +212,13 @@ void td_pw_output(td_pw_builder_t *b, int32_t value) {
     if (grow(b, (void **)&b->outs, b->n_outs, &b->cap_outs, sizeof *b->outs)) b->outs[b->n_outs++] = v;
 }
 
+uint32_t td_pw_tap(td_pw_builder_t *b, int32_t value) {
+    int32_t v = load(b, value);
+    if (v < 0) b->failed = true;
+    if (grow(b, (void **)&b->taps, b->n_taps, &b->cap_taps, sizeof *b->taps)) b->taps[b->n_taps] = v;
+    return b->n_taps++;
+}
+
 /* Assigns places: inputs, constants, then tiles of scratch reused after a value's last use. */
 td_status_t td_pw_finish(td_pw_builder_t *b, td_pw_t **out, td_err_t *err) {
     td_pw_t *p = TD_NEW(b->arena, td_pw_t);
@@ -226,6 +235,10 @@ td_status_t td_pw_finish(td_pw_builder_t *b, td_pw_t **out, td_err_t *err) {
     for (uint32_t i = 0; i < b->n_outs; i++)
         if (b->outs[i] < 0) return td_arena_fail(b->arena, err);
     for (uint32_t i = 0; i < b->n_outs; i++) b->values[b->outs[i]].last = INT32_MAX;
+    for (uint32_t i = 0; i < b->n_taps; i++) {
+        if (b->taps[i] < 0) return td_arena_fail(b->arena, err);
+        b->values[b->taps[i]].last = INT32_MAX;
+    }
     for (uint32_t i = 0; i < b->n_values; i++) {
         td_pw_value_t *v = &b->values[i];
         if (v->input >= 0) v->place = v->input;
@@ -273,8 +286,15 @@ td_status_t td_pw_finish(td_pw_builder_t *b, td_pw_t **out, td_err_t *err) {
     p->n_outs = b->n_outs;
     p->tile_bytes = width * TD_PW_TILE;
     /* a single result of the last operation is written in place, with no copy */
+    p->taps = TD_NEW_N(b->arena, int32_t, b->n_taps + 1);
+    if (!p->taps) return td_arena_fail(b->arena, err);
+    for (uint32_t i = 0; i < b->n_taps; i++) p->taps[i] = b->values[b->taps[i]].place;
     p->direct = b->n_outs == 1 && b->n_ops && b->ops[b->n_ops - 1].d == p->outs[0].place && p->outs[0].place >= base;
-    if (p->direct) b->ops[b->n_ops - 1].d = base + (int32_t)n_tiles;
+    if (p->direct) {
+        for (uint32_t i = 0; i < b->n_taps; i++)
+            if (p->taps[i] == p->outs[0].place) p->taps[i] = base + (int32_t)n_tiles;
+        b->ops[b->n_ops - 1].d = base + (int32_t)n_tiles;
+    }
     p->table_bytes = td_align_up((size_t)(base + (int32_t)n_tiles + 1) * sizeof(void *), 64);
     *out = p;
     return TD_OK;

@@ -35,8 +35,8 @@ typedef struct td_pw_builder {
     td_arena_t *arena;
     td_pw_op_t *ops;
     td_pw_value_t *values;
-    int32_t *outs;
-    uint32_t n_ops, cap_ops, n_values, cap_values, n_outs, cap_outs, n_inputs;
+    int32_t *outs, *taps;
+    uint32_t n_ops, cap_ops, n_values, cap_values, n_outs, cap_outs, n_taps, cap_taps, n_inputs;
     bool failed; /* memory ended */
 } td_pw_builder_t;
 
@@ -54,6 +54,10 @@ int32_t td_pw_bitcast(td_pw_builder_t *b, td_type_t to, int32_t value);
  * lie where the input does). */
 int32_t td_pw_copied(td_pw_builder_t *b, int32_t value, uint32_t n_outputs);
 void td_pw_output(td_pw_builder_t *b, int32_t value);
+/* Keeps the value, in register form, readable after td_pw_run; returns the tap's number. */
+uint32_t td_pw_tap(td_pw_builder_t *b, int32_t value);
+/* The tile of tap `k` after a run with this scratch. */
+const void *td_pw_tapped(const td_pw_t *p, uint32_t k, const void *scratch);
 td_status_t td_pw_finish(td_pw_builder_t *b, td_pw_t **out, td_err_t *err);
 
 /* Tables of each register type, by opcode; compare and the like by direction. */

@@ -59,3 +59,7 @@ void td_pw_run(const td_pw_t *p, const void *const *in, void *const *out, size_t
     for (uint32_t i = 0; i < p->n_outs; i++)
         if (out[i] != at[p->outs[i].place]) memcpy(out[i], at[p->outs[i].place], n * p->outs[i].bytes);
 }
+
+const void *td_pw_tapped(const td_pw_t *p, uint32_t k, const void *scratch) {
+    return ((void *const *)scratch)[p->taps[k]];
+}

@@ -14,6 +14,7 @@ struct td_pw {
     const td_pw_op_t *ops;
     const void **consts;
     td_pw_out_t *outs;
+    int32_t *taps; /* places */
     uint32_t n_ops, n_inputs, n_consts, n_tiles, n_outs;
     bool direct;
     size_t tile_bytes, table_bytes;

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/host/pool.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+static atomic_int threads;
+static atomic_flag busy = ATOMIC_FLAG_INIT;
+
+int td_host_threads(void) {
+    int n = atomic_load_explicit(&threads, memory_order_relaxed);
+    if (n) return n;
+#ifdef _OPENMP
+    cpu_set_t set;
+    n = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+#else
+    n = 1;
+#endif
+    td_host_set_threads(n);
+    return atomic_load_explicit(&threads, memory_order_relaxed);
+}
+
+void td_host_set_threads(int n) {
+    enum { MOST = 64 };
+    n = n < 1 ? 1 : n > MOST ? MOST : n;
+#ifndef _OPENMP
+    n = 1;
+#endif
+    atomic_store_explicit(&threads, n, memory_order_relaxed);
+}
+
+void td_pool_run(int64_t units, td_pool_fn_t fn, void *ctx) {
+    int n = td_host_threads();
+    if (n > units) n = (int)units;
+#ifdef _OPENMP
+    if (n > 1 && !omp_in_parallel() && !atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) {
+#pragma omp parallel num_threads(n)
+        {
+            int64_t team = omp_get_num_threads(), w = omp_get_thread_num(), each = units / team, more = units % team;
+            int64_t first = w * each + (w < more ? w : more);
+            fn(ctx, first, first + each + (w < more), (int)w);
+        }
+        atomic_flag_clear_explicit(&busy, memory_order_release);
+        return;
+    }
+#endif
+    (void)busy;
+    if (units > 0) fn(ctx, 0, units, 0);
+}

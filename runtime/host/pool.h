@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cores of this machine for one kernel at a time: OpenMP's team, so that BLAS-like libraries built on
+ * OpenMP share it. A caller that finds the team taken does all the work itself.
+ * Thread: any. Never allocates after its first use by a thread. */
+#ifndef TD_RUNTIME_HOST_POOL_H
+#define TD_RUNTIME_HOST_POOL_H
+
+#include <stdint.h>
+
+/* Threads at most; the CPUs this process may run on, unless td_host_set_threads said fewer. */
+int td_host_threads(void);
+void td_host_set_threads(int n);
+
+/* fn(ctx, first, last, worker): units [first, last); worker < td_host_threads() tells scratch areas apart.
+ * Units are dealt out in equal runs, so results do not depend on who is faster. */
+typedef void (*td_pool_fn_t)(void *ctx, int64_t first, int64_t last, int worker);
+void td_pool_run(int64_t units, td_pool_fn_t fn, void *ctx);
+
+#endif
