@@ -18,6 +18,7 @@ const td_thunk_kind_t td_thunk_kinds[] = {
     KIND("async_done", ASYNC_DONE_THUNK, async_done, NULL),
     KIND("cublas_lt_matmul", CUBLAS_LT_MATMUL_THUNK, gemm, td_gemm_lower),
     KIND("norm", NORM_THUNK, norm, td_norm_lower),
+    KIND("cudnn", CUDNN_THUNK, cudnn, td_cudnn_lower),
     KIND("convolution", CONVOLUTION_THUNK, convolution, td_convolution_lower),
     KIND("convolution_reorder", CONVOLUTION_REORDER_THUNK, convolution_reorder, td_convolution_lower),
     KIND("fft", FFT_THUNK, fft, td_fft_lower),

@@ -113,6 +113,7 @@ TD_THUNK_KIND(async_start);
 TD_THUNK_KIND(async_done);
 TD_THUNK_KIND(gemm);
 TD_THUNK_KIND(norm);
+TD_THUNK_KIND(cudnn);
 TD_THUNK_KIND(fft);
 TD_THUNK_KIND(convolution);
 TD_THUNK_KIND(convolution_reorder);
@@ -120,6 +121,8 @@ TD_THUNK_KIND(slice_fusion);
 TD_THUNK_KIND(dynamic_memcpy);
 td_status_t td_kernel_thunk_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
                                   td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
+td_status_t td_cudnn_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
+                           td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
 td_status_t td_norm_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
                           td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
 td_status_t td_convolution_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
