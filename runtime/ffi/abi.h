@@ -156,10 +156,8 @@ typedef struct td_ffi_type_register { TD_FFI_ARGS_HEAD; td_ffi_span_t name; td_f
 typedef struct td_ffi_ctx_get { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; td_ffi_type_id_t *type_id; void *data; } td_ffi_ctx_get_t;
 typedef struct td_ffi_ctx_extension { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; int64_t type; const void *extension; } td_ffi_ctx_extension_t;
 typedef struct td_ffi_ctx_options { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; const td_ffi_attrs_t *attrs; } td_ffi_ctx_options_t;
+/* Before 0.3 state calls had no stage: the fields lie elsewhere, and such calls are refused. */
 typedef struct td_ffi_state { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; int32_t stage; td_ffi_type_id_t *type_id; void *state; } td_ffi_state_t;
-typedef struct td_ffi_state_old { /* 0.1 and 0.2; deleter: set calls of 0.1 only */
-    TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; td_ffi_type_id_t *type_id; void *state; void (*deleter)(void *);
-} td_ffi_state_old_t;
 typedef struct td_ffi_stream_get { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; void *stream; } td_ffi_stream_get_t;
 typedef struct td_ffi_mem_get { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; size_t size, alignment; void *data; } td_ffi_mem_get_t;
 typedef struct td_ffi_mem_put { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; size_t size; void *data; } td_ffi_mem_put_t;
