@@ -8,6 +8,8 @@ static const lower_fn rows[TD_LIBRARY_OP_COUNT] = {
     [TD_OP_NORM] = td_host_norm_lower,
     [TD_OP_CONV] = td_host_conv_lower,
     [TD_OP_FFT] = td_host_fft_lower,
+    [TD_OP_TRIANGULAR_SOLVE] = td_host_triangular_lower,
+    [TD_OP_TOPK] = td_host_topk_lower,
     [TD_OP_ATTENTION] = td_host_attention_lower,
 };
 

@@ -14,6 +14,8 @@ TD_LIBRARY(gemm);
 TD_LIBRARY(norm);
 TD_LIBRARY(conv);
 TD_LIBRARY(fft);
+TD_LIBRARY(triangular);
+TD_LIBRARY(topk);
 TD_LIBRARY(attention);
 
 #endif

@@ -21,6 +21,9 @@ static const td_host_op_kind_t kinds[] = {
     {TD_HLO_CONVOLUTION, td_convolution_prepare, td_convolution_run, false},
     {TD_HLO_SORT, td_sort_prepare, td_sort_run, false},
     {TD_HLO_FFT, td_fft_op_prepare, td_fft_op_run, false},
+    {TD_HLO_TRIANGULAR_SOLVE, td_triangular_prepare, td_triangular_run, false},
+    {TD_HLO_CHOLESKY, td_cholesky_prepare, td_cholesky_run, false},
+    {TD_HLO_TOPK, td_topk_prepare, td_topk_run, false},
     {TD_HLO_WHILE, td_while_prepare, td_while_run, false},
     {TD_HLO_CONDITIONAL, td_conditional_prepare, td_conditional_run, false},
 };

@@ -114,6 +114,9 @@ TD_MACRO(dot);
 TD_MACRO(convolution);
 TD_MACRO(sort);
 TD_MACRO(fft_op);
+TD_MACRO(triangular);
+TD_MACRO(cholesky);
+TD_MACRO(topk);
 TD_MACRO(while);
 TD_MACRO(conditional);
 

@@ -76,8 +76,14 @@ static td_status_t add_const(td_plan_t *p, const td_hlo_instr_t *in, uint32_t *i
     return TD_OK;
 }
 
+/* The macro op of an instruction; some custom calls are opcodes by another name. */
+static const td_host_op_kind_t *macro_of(const td_hlo_instr_t *in) {
+    bool topk = in->opcode == TD_HLO_CUSTOM_CALL && in->custom_call_target && !strcmp(in->custom_call_target, "__gpu$TopK");
+    return td_host_op_find(topk ? TD_HLO_TOPK : in->opcode);
+}
+
 static td_status_t add_macro(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r, td_err_t *err) {
-    const td_host_op_kind_t *kind = td_host_op_find(in->opcode);
+    const td_host_op_kind_t *kind = macro_of(in);
     if (!kind) return td_plan_unsupported(in, err);
     if (p->n_macros == p->cap_macros) {
         uint32_t cap = p->cap_macros ? 2 * p->cap_macros : 16;
@@ -197,7 +203,8 @@ static td_status_t one(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t
         return td_plan_walk(p, in->called[0], inner, r, depth - 1, err);
     }
     case TD_HLO_CUSTOM_CALL:
-        return td_fail(err, TD_UNSUPPORTED, "%s: custom call %s is not supported by the host device", in->name, in->custom_call_target ? in->custom_call_target : "");
+        if (!macro_of(in)) return td_fail(err, TD_UNSUPPORTED, "%s: custom call %s is not supported by the host device", in->name, in->custom_call_target ? in->custom_call_target : "");
+        /* fallthrough */
     default:
         for (uint32_t i = 0; i < in->n_operands; i++)
             if (!vals[in->operands[i]->index].n && in->operands[i]->shape->type != TD_TUPLE) return td_plan_unsupported(in, err);

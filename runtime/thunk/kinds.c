@@ -22,6 +22,8 @@ const td_thunk_kind_t td_thunk_kinds[] = {
     KIND("convolution", CONVOLUTION_THUNK, convolution, td_convolution_lower),
     KIND("convolution_reorder", CONVOLUTION_REORDER_THUNK, convolution_reorder, td_convolution_lower),
     KIND("fft", FFT_THUNK, fft, td_fft_lower),
+    KIND("triangular_solve", TRIANGULAR_SOLVE_THUNK, triangular_solve, td_triangular_solve_lower),
+    KIND("select_k", SELECT_K_THUNK, select_k, td_select_k_lower),
     KIND("dynamic_slice_fusion", DYNAMIC_SLICE_FUSION_THUNK, slice_fusion, NULL),
     KIND("dynamic_memcpy", DYNAMIC_MEMCPY_THUNK, dynamic_memcpy, NULL),
 };

@@ -115,6 +115,8 @@ TD_THUNK_KIND(gemm);
 TD_THUNK_KIND(norm);
 TD_THUNK_KIND(cudnn);
 TD_THUNK_KIND(fft);
+TD_THUNK_KIND(triangular_solve);
+TD_THUNK_KIND(select_k);
 TD_THUNK_KIND(convolution);
 TD_THUNK_KIND(convolution_reorder);
 TD_THUNK_KIND(slice_fusion);
@@ -127,6 +129,10 @@ td_status_t td_norm_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td
                           td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
 td_status_t td_convolution_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
                                  td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
+td_status_t td_triangular_solve_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
+                                      td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
+td_status_t td_select_k_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
+                              td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
 td_status_t td_fft_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
                          td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
 td_status_t td_gemm_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
