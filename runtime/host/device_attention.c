@@ -11,9 +11,8 @@
 #include "runtime/host/attention.h"
 
 static td_attention_range_t clip(td_attention_range_t r, int64_t from, int64_t to) {
-    if (r.from < from) r.from = from;
-    if (r.to > to) r.to = to;
-    if (r.to < r.from) r.to = r.from;
+    r.from = r.from < from ? from : r.from > to ? to : r.from;
+    r.to = r.to < r.from ? r.from : r.to > to ? to : r.to;
     return r;
 }
 
