@@ -17,8 +17,8 @@ static td_status_t shapes_of(const td_hlo_comp_t *comp, td_arena_t *arena, td_bo
     for (uint32_t i = 0; i < comp->n_params; i++) n += td_shape_leaf_count(comp->params[i]->shape);
     if (n > TD_LIMIT_KERNEL_ARGS) return td_fail(err, TD_LIMIT, "%s: %llu arrays", comp->name, (unsigned long long)n);
     b->shapes = TD_NEW_N(arena, const td_shape_t *, n + 1);
-    b->packed_at = TD_NEW_N(arena, uint64_t, n + 1);
-    if (!b->shapes || !b->packed_at) return td_arena_fail(arena, err);
+    b->leaves = TD_NEW_N(arena, td_body_leaf_t, n + 1);
+    if (!b->shapes || !b->leaves) return td_arena_fail(arena, err);
     for (uint32_t i = 0; i < comp->n_params; i++) add_leaves(comp->params[i]->shape, b->shapes, &b->n_in);
     uint32_t all = b->n_in;
     add_leaves(comp->root->shape, b->shapes, &all);
@@ -67,15 +67,16 @@ td_status_t td_body_make(const td_hlo_comp_t *comp, bool state, td_arena_t *aren
     b->table_at = at;
     at += (uint64_t)(n + 1) * sizeof(void *);
     for (uint32_t i = 0; i < n; i++) {
-        b->packed_at[i] = TD_BODY_PLAIN;
-        if (b->shapes[i]->bits >= 8) continue;
+        const td_shape_t *s = b->shapes[i];
+        b->leaves[i] = (td_body_leaf_t){s->type, (size_t)s->count, TD_BODY_PLAIN};
+        if (s->bits >= 8) continue;
         if (state && i >= b->n_in) {
-            b->packed_at[i] = b->packed_at[i - b->n_in];
+            b->leaves[i].packed_at = b->leaves[i - b->n_in].packed_at;
             continue;
         }
         at = (at + 63) & ~63ull;
-        b->packed_at[i] = at;
-        if (!td_add_u64(at, b->shapes[i]->bytes, &at) || at > 1ull << 60)
+        b->leaves[i].packed_at = at;
+        if (!td_add_u64(at, s->bytes, &at) || at > 1ull << 60)
             return td_fail(err, TD_LIMIT, "%s: scratch overflows", comp->name);
     }
     b->scratch = (at + 63) & ~63ull;
@@ -86,14 +87,16 @@ void td_body_run(const td_body_t *b, const void *const *in, void *const *out, vo
     char *s = scratch;
     void **args = (void **)(void *)(s + b->table_at);
     for (uint32_t i = 0; i < b->n_in + b->n_out; i++) {
+        const td_body_leaf_t *l = &b->leaves[i];
         bool is_in = i < b->n_in;
         args[i] = is_in ? (void *)(uintptr_t)in[i] : out[i - b->n_in];
-        if (b->packed_at[i] == TD_BODY_PLAIN) continue;
-        args[i] = s + b->packed_at[i];
-        if (is_in) td_subbyte_pack(b->shapes[i]->type, in[i], args[i], (size_t)b->shapes[i]->count);
+        if (l->packed_at == TD_BODY_PLAIN) continue;
+        args[i] = s + l->packed_at;
+        if (is_in) td_subbyte_pack(l->type, in[i], args[i], l->count);
     }
     (void)b->kernel->run(b->kernel, args, scratch, NULL); /* kernels of HLO cannot fail */
-    for (uint32_t i = b->n_in; i < b->n_in + b->n_out; i++)
-        if (b->packed_at[i] != TD_BODY_PLAIN)
-            td_subbyte_unpack(b->shapes[i]->type, args[i], out[i - b->n_in], (size_t)b->shapes[i]->count);
+    for (uint32_t i = b->n_in; i < b->n_in + b->n_out; i++) {
+        const td_body_leaf_t *l = &b->leaves[i];
+        if (l->packed_at != TD_BODY_PLAIN) td_subbyte_unpack(l->type, args[i], out[i - b->n_in], l->count);
+    }
 }

@@ -10,12 +10,17 @@
 #include "runtime/device.h"
 #include "runtime/host/host_op.h"
 
+typedef struct td_body_leaf {
+    td_type_t type;
+    size_t count;
+    uint64_t packed_at; /* sub-byte types: where it lies packed in scratch; else TD_BODY_PLAIN */
+} td_body_leaf_t;
 typedef struct td_body {
     const td_kernel_t *kernel;
-    const td_shape_t **shapes;   /* input leaves, then output leaves */
+    const td_shape_t **shapes;  /* input leaves, then output leaves; of the module, for preparing only */
+    td_body_leaf_t *leaves;
     uint32_t n_in, n_out;
-    uint64_t *packed_at;         /* of sub-byte leaves: where they lie packed in scratch; else TD_BODY_PLAIN */
-    uint64_t table_at, scratch;  /* addresses; bytes in all */
+    uint64_t table_at, scratch; /* addresses; bytes in all */
 } td_body_t;
 #define TD_BODY_PLAIN UINT64_MAX
 

@@ -26,6 +26,18 @@ static const td_host_op_kind_t kinds[] = {
     {TD_HLO_TOPK, td_topk_prepare, td_topk_run, false},
     {TD_HLO_WHILE, td_while_prepare, td_while_run, false},
     {TD_HLO_CONDITIONAL, td_conditional_prepare, td_conditional_run, false},
+    {TD_HLO_SCAN, td_scan_prepare, td_scan_run, false},
+    {TD_HLO_MAP, td_map_prepare, td_map_run, false},
+    {TD_HLO_SELECT_AND_SCATTER, td_select_scatter_prepare, td_select_scatter_run, false},
+    {TD_HLO_RNG, td_rng_prepare, td_rng_run, false},
+    {TD_HLO_RNG_BIT_GENERATOR, td_random_bits_prepare, td_random_bits_run, false},
+    {TD_HLO_RNG_GET_AND_UPDATE_STATE, td_rng_state_prepare, td_rng_state_run, false},
+    {TD_HLO_BATCH_NORM_TRAINING, td_batch_norm_prepare, td_batch_norm_run, false},
+    {TD_HLO_BATCH_NORM_INFERENCE, td_batch_norm_prepare, td_batch_norm_run, false},
+    {TD_HLO_BATCH_NORM_GRAD, td_batch_norm_prepare, td_batch_norm_run, false},
+    {TD_HLO_STOCHASTIC_CONVERT, td_stochastic_prepare, td_stochastic_run, false},
+    {TD_HLO_BITCAST, td_bitcast_prepare, td_bitcast_run, false},
+    {TD_HLO_BITCAST_CONVERT, td_bitcast_prepare, td_bitcast_run, false},
 };
 
 const td_host_op_kind_t *td_host_op_find(td_opcode_t op) {

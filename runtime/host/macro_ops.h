@@ -119,5 +119,14 @@ TD_MACRO(cholesky);
 TD_MACRO(topk);
 TD_MACRO(while);
 TD_MACRO(conditional);
+TD_MACRO(scan);
+TD_MACRO(map);
+TD_MACRO(bitcast);
+TD_MACRO(select_scatter);
+TD_MACRO(random_bits);
+TD_MACRO(rng);
+TD_MACRO(rng_state);
+TD_MACRO(batch_norm);
+TD_MACRO(stochastic);
 
 #endif

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reduce-window: vectors over result elements, one step per window position.
- * Positions in the padding or in holes of a dilated base contribute the initial value. */
+ * The initial value comes in once; positions in the padding or in holes of a dilated base contribute nothing. */
 #include <string.h>
 
-#include "runtime/host/macro_ops.h"
-
-/* Window positions times results: padding makes windows of any size legal, and this many steps are hours. */
-#define MAX_STEPS (1ull << 44)
+#include "runtime/host/windows.h"
 
 typedef struct array {
     td_type_t type;
@@ -18,29 +15,11 @@ typedef struct array {
 
 typedef struct window {
     td_combiner_t f;
+    td_windows_t w;
     array_t *arrays;
-    uint32_t rank;
-    const td_window_dim_t *dims;
-    int64_t *in_dims;
-    int64_t count, positions;
     bool convert;
     uint64_t at_at, off_at, pw_at; /* coordinates per dimension; offsets */
 } window_t;
-
-static td_status_t window_dim(const td_hlo_instr_t *instr, uint32_t i, td_err_t *err) {
-    const td_window_dim_t *w = &instr->window.dims[i];
-    const int64_t far = 1ll << 56;
-    int64_t in = td_operand(instr, 0)->dims[i], out = td_result(instr, 0)->dims[i];
-    TD_NEED(w->size >= 1 && w->stride >= 1 && w->window_dilation >= 1 && w->base_dilation >= 1 && w->size < far &&
-                w->stride < far && w->window_dilation < far && w->base_dilation < far && w->pad_low > -far &&
-                w->pad_low < far && w->pad_high > -far && w->pad_high < far, "window dimension %u", i);
-    __int128 base = in ? (__int128)(in - 1) * w->base_dilation + 1 : 0;
-    base += (__int128)w->pad_low + w->pad_high;
-    __int128 size = (__int128)(w->size - 1) * w->window_dilation + 1;
-    __int128 n = base < size ? 0 : (base - size) / w->stride + 1;
-    TD_NEED(base < far && size < far && n == out, "window of dimension %u does not give %lld", i, (long long)out);
-    return TD_OK;
-}
 
 static td_status_t array(const td_hlo_instr_t *instr, uint32_t k, array_t *a, td_err_t *err) {
     const td_shape_t *s = td_operand(instr, k), *o = td_result(instr, k), *init = td_operand(instr, instr->n_operands / 2 + k);
@@ -63,35 +42,21 @@ static td_status_t array(const td_hlo_instr_t *instr, uint32_t k, array_t *a, td
 td_status_t td_window_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
                               td_err_t *err) {
     uint32_t n = 0;
-    td_status_t arity = td_reduction_arity(instr, &n, err);
-    if (arity) return arity;
+    td_status_t st = td_reduction_arity(instr, &n, err);
+    if (st) return st;
     td_type_t types[TD_MACRO_ARRAYS];
     window_t *w = TD_NEW(arena, window_t);
     if (!w || !(w->arrays = TD_NEW_N(arena, array_t, n))) return td_arena_fail(arena, err);
     for (uint32_t k = 0; k < n; k++) {
-        td_status_t st = array(instr, k, &w->arrays[k], err);
-        if (st) return st;
+        if ((st = array(instr, k, &w->arrays[k], err))) return st;
         types[k] = w->arrays[k].type;
     }
-    td_status_t st = td_combiner_make(&w->f, instr->called[0], n, types, true, arena, err);
+    st = td_combiner_make(&w->f, instr->called[0], n, types, true, arena, err);
     if (st) return td_prefix(err, st, "%s", instr->name);
-    w->rank = instr->window.n;
-    w->dims = instr->window.dims;
-    w->in_dims = TD_NEW_N(arena, int64_t, w->rank);
-    if (!w->in_dims) return td_arena_fail(arena, err);
-    uint64_t positions = 1;
-    for (uint32_t i = 0; i < w->rank; i++) {
-        if ((st = window_dim(instr, i, err))) return st;
-        w->in_dims[i] = td_operand(instr, 0)->dims[i];
-        TD_NEED(td_mul_u64(positions, (uint64_t)w->dims[i].size, &positions) && positions < 1ull << 62, "window is too large");
-    }
-    w->positions = (int64_t)positions;
-    w->count = td_result(instr, 0)->count;
-    uint64_t steps;
-    TD_NEED_AS(TD_LIMIT, td_mul_u64(positions, (uint64_t)w->count, &steps) && steps <= MAX_STEPS, "window is too large");
+    if ((st = td_windows_make(&w->w, instr, td_operand(instr, 0), td_result(instr, 0), arena, err))) return st;
     w->convert = w->f.fn && w->f.reg != types[0];
     *out_scratch = 0;
-    bool ok = td_reserve(out_scratch, w->rank + 1, 8 * TD_PW_TILE, &w->at_at) && td_reserve(out_scratch, TD_PW_TILE, 8, &w->off_at) &&
+    bool ok = td_reserve(out_scratch, w->w.rank + 1, 8 * TD_PW_TILE, &w->at_at) && td_reserve(out_scratch, TD_PW_TILE, 8, &w->off_at) &&
               td_reserve(out_scratch, w->f.scratch, 1, &w->pw_at);
     for (uint32_t k = 0; k < n && ok; k++) {
         array_t *a = &w->arrays[k];
@@ -104,39 +69,13 @@ td_status_t td_window_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, vo
     return TD_OK;
 }
 
-/* at[d][i] = where the window of result element first+i starts along d, in the dilated base. */
-static void starts(const window_t *w, int64_t first, size_t n, int64_t *at) {
-    for (size_t i = 0; i < n; i++) {
-        int64_t x = first + (int64_t)i;
-        for (uint32_t d = w->rank; d-- > 0;) {
-            int64_t size = w->arrays[0].result.n[d];
-            at[d * TD_PW_TILE + i] = x % size * w->dims[d].stride - w->dims[d].pad_low;
-            x /= size;
-        }
-    }
-}
-
-/* off[i] = the operand's element, or -1. */
-static void places(const window_t *w, const array_t *a, const int64_t *pos, const int64_t *at, size_t n, int64_t *off) {
-    for (size_t i = 0; i < n; i++) off[i] = 0;
-    for (uint32_t d = 0; d < w->rank; d++) {
-        const td_window_dim_t *x = &w->dims[d];
-        int64_t step = (x->reversal ? x->size - 1 - pos[d] : pos[d]) * x->window_dilation, dil = x->base_dilation;
-        for (size_t i = 0; i < n; i++) {
-            int64_t p = at[d * TD_PW_TILE + i] + step;
-            bool hole = dil > 1 && p >= 0 && p % dil;
-            if (dil > 1) p = p < 0 ? -1 : p / dil;
-            bool in = !hole && p >= 0 && p < w->in_dims[d];
-            off[i] = in && off[i] >= 0 ? off[i] + p * a->stride[d] : -1;
-        }
-    }
-}
-
-static const void *fetch(const window_t *w, const array_t *a, const void *base, const void *init, const int64_t *off,
-                         size_t n, char *s) {
+/* The elements at off, in register form; zero where there is none. */
+static const void *fetch(const window_t *w, const array_t *a, const void *base, const int64_t *off, size_t n, bool all, char *s) {
     char *x = s + a->raw_at;
-    for (size_t i = 0; i < n; i++)
-        memcpy(x + i * a->size, off[i] < 0 ? init : (const char *)base + off[i] * a->size, a->size);
+    if (all) td_take(a->size, base, off, n, x);
+    for (size_t i = 0; i < n && !all; i++)
+        if (off[i] >= 0) memcpy(x + i * a->size, (const char *)base + off[i] * a->size, a->size);
+        else memset(x + i * a->size, 0, a->size);
     if (!w->convert) return x;
     td_convert_array(a->type, x, w->f.reg, s + a->x_at, n);
     return s + a->x_at;
@@ -162,28 +101,38 @@ static void finish(const window_t *w, const array_t *a, void *out, int64_t first
     td_put(a->size, p, off, n, out);
 }
 
+/* One window position: accumulators of places that have an element there move on. */
+static void step(const window_t *w, const void *const *in, const int64_t *pos, const int64_t *at, size_t n, char *s) {
+    const void *x[TD_MACRO_ARRAYS];
+    void *acc[TD_MACRO_ARRAYS], *next[TD_MACRO_ARRAYS];
+    int64_t *off = (int64_t *)(void *)(s + w->off_at);
+    size_t inside = 0;
+    for (uint32_t k = 0; k < w->f.n; k++) {
+        const array_t *a = &w->arrays[k];
+        inside = td_windows_offsets(&w->w, a->stride, pos, at, n, off);
+        if (!inside) return;
+        x[k] = fetch(w, a, in[k], off, n, inside == n, s);
+        acc[k] = s + a->acc_at;
+        next[k] = inside == n ? acc[k] : (char *)(uintptr_t)x[k];
+    }
+    td_combine(&w->f, acc, x, next, n, s + w->pw_at);
+    for (uint32_t k = 0; k < w->f.n && inside < n; k++) {
+        uint32_t size = w->arrays[k].reg_size;
+        for (size_t i = 0; i < n; i++)
+            if (off[i] >= 0) memcpy((char *)acc[k] + i * size, (char *)next[k] + i * size, size);
+    }
+}
+
 void td_window_run(const void *state, const void *const *in, void *const *out, void *scratch) {
     const window_t *w = state;
     char *s = scratch;
-    int64_t *at = (int64_t *)(void *)(s + w->at_at), *off = (int64_t *)(void *)(s + w->off_at);
-    for (int64_t first = 0; first < w->count; first += TD_PW_TILE) {
-        size_t n = w->count - first < TD_PW_TILE ? (size_t)(w->count - first) : TD_PW_TILE;
+    int64_t *at = (int64_t *)(void *)(s + w->at_at);
+    for (int64_t first = 0; first < w->w.count; first += TD_PW_TILE) {
+        size_t n = w->w.count - first < TD_PW_TILE ? (size_t)(w->w.count - first) : TD_PW_TILE;
         int64_t pos[TD_LIMIT_RANK] = {0};
-        const void *x[TD_MACRO_ARRAYS];
-        void *acc[TD_MACRO_ARRAYS];
-        starts(w, first, n, at);
-        for (uint32_t k = 0; k < w->f.n; k++) {
-            start(w, &w->arrays[k], in[w->f.n + k], n, s);
-            acc[k] = s + w->arrays[k].acc_at;
-        }
-        for (int64_t p = 0; p < w->positions; p++) {
-            for (uint32_t k = 0; k < w->f.n; k++) {
-                places(w, &w->arrays[k], pos, at, n, off);
-                x[k] = fetch(w, &w->arrays[k], in[k], in[w->f.n + k], off, n, s);
-            }
-            td_combine(&w->f, acc, x, acc, n, s + w->pw_at);
-            for (uint32_t d = w->rank; d-- > 0 && ++pos[d] == w->dims[d].size;) pos[d] = 0;
-        }
+        td_windows_starts(&w->w, first, n, at);
+        for (uint32_t k = 0; k < w->f.n; k++) start(w, &w->arrays[k], in[w->f.n + k], n, s);
+        for (int64_t p = 0; p < w->w.positions; p++, td_windows_next(&w->w, pos)) step(w, in, pos, at, n, s);
         for (uint32_t k = 0; k < w->f.n; k++) finish(w, &w->arrays[k], out[k], first, n, s);
     }
 }

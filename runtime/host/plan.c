@@ -150,7 +150,7 @@ static td_status_t array_op(td_plan_t *p, const td_hlo_instr_t *in, const td_lea
             return TD_OK;
         }
         if (from->count * td_type_bytes(from->type) != to->count * td_type_bytes(to->type) || from->bits < 8 || to->bits < 8)
-            return td_plan_unsupported(in, err);
+            return add_macro(p, in, vals, r, err);
         if (p->vals[src].kind == TD_VAL_ALIAS) src = p->vals[src].src[0];
         if (!(v = td_plan_add(p, TD_VAL_ALIAS, to->type, to->count, &r->v[0]))) return td_arena_fail(p->arena, err);
         v->src[0] = src, v->n_src = 1;

@@ -323,7 +323,7 @@ START_TEST(dot_layouts) {
         td_convert_array(TD_F64, wx, t, x, 64);
         td_convert_array(TD_F64, wy, t, y, 64);
         td_hlo_instr_t *i = NODE(TD_HLO_DOT, o, param(l), param(r));
-        i->dot = &(td_dot_dims_t){INTS(2), INTS(0), INTS(0), INTS(1)};
+        i->dot = &(td_dot_dims_t){.lhs_contracting = INTS(2), .rhs_contracting = INTS(0), .lhs_batch = INTS(0), .rhs_batch = INTS(1)};
         ck_assert_int_eq(run1(i, x, y, NULL, z), TD_OK);
         double wz[64];
         td_convert_array(t, z, TD_F64, wz, (size_t)o->count);
