@@ -10,6 +10,12 @@
 static const td_handler_t rows[] = {
     ROW("cu_cholesky_update_ffi", cholesky_update, "rank-1 update of an upper Cholesky factor: f32, f64, one matrix"),
     ROW("cu_lu_pivots_to_permutation", lu_pivots, "LU pivots (from 0) as a permutation"),
+    ROW("cu_threefry2x32_ffi", threefry, "Threefry 2x32, 20 rounds, element by element"),
+    ROW("cu_tridiagonal_solve_perturbed", tridiagonal_perturbed, "tridiagonal systems, tiny pivots perturbed"),
+    ROW("cuhybrid_eig_comp", eig, "eigenvalues and vectors of general complex matrices"),
+    ROW("cuhybrid_eig_real", eig, "eigenvalues and vectors of general real matrices, as complex arrays"),
+    ROW("cuhybrid_geqp3", geqp3, "QR factorization with column pivots (from 1)"),
+    ROW("cusolver_geev_ffi", geev, "eigenvalues and vectors of general matrices"),
     ROW("cusolver_geqrf_ffi", geqrf, "QR factorization: R, reflectors and tau"),
     ROW("cusolver_gesvd_ffi", gesvd, "singular value decomposition, U and V^H, at least as many rows as columns"),
     ROW("cusolver_gesvdj_ffi", gesvdj, "singular value decomposition, U and V"),
@@ -21,7 +27,7 @@ static const td_handler_t rows[] = {
     ROW("cusolver_syevd_ffi", syevd, "eigenvalues (ascending) and vectors of symmetric and Hermitian matrices"),
     ROW("cusolver_syrk_ffi", syrk, "symmetric rank-k update of one triangle"),
     ROW("cusolver_sytrd_ffi", sytrd, "reduction of symmetric and Hermitian matrices to tridiagonal form"),
-    ROW("cuhybrid_geqp3", geqp3, "QR factorization with column pivots (from 1)"),
+    ROW("cusparse_gtsv2_ffi", gtsv2, "tridiagonal systems, with pivoting"),
 };
 
 const td_handler_t *td_handler_find(const char *target) {
