@@ -11,6 +11,7 @@ static const lower_fn rows[TD_LIBRARY_OP_COUNT] = {
     [TD_OP_TRIANGULAR_SOLVE] = td_host_triangular_lower,
     [TD_OP_TOPK] = td_host_topk_lower,
     [TD_OP_ATTENTION] = td_host_attention_lower,
+    [TD_OP_CUSTOM_CALL] = td_host_custom_lower,
 };
 
 td_status_t td_host_library_lower(td_device_t *dev, td_library_op_t op, const void *desc, td_arena_t *arena,

@@ -12,6 +12,7 @@
                                        uint64_t *out_scratch, td_err_t *err)
 TD_LIBRARY(gemm);
 TD_LIBRARY(norm);
+TD_LIBRARY(custom);
 TD_LIBRARY(conv);
 TD_LIBRARY(fft);
 TD_LIBRARY(triangular);
