@@ -28,6 +28,9 @@ static const td_handler_t rows[] = {
     ROW("cusolver_syrk_ffi", syrk, "symmetric rank-k update of one triangle"),
     ROW("cusolver_sytrd_ffi", sytrd, "reduction of symmetric and Hermitian matrices to tridiagonal form"),
     ROW("cusparse_gtsv2_ffi", gtsv2, "tridiagonal systems, with pivoting"),
+    ROW("xla.gpu.ext.cub_scan", cub_scan, "running sums of rows"),
+    ROW("xla.gpu.ext.cub_sort_keys", cub_sort, "stable sort of rows"),
+    ROW("xla.gpu.ext.cub_sort_pairs", cub_sort, "stable sort of rows and of values with them"),
 };
 
 const td_handler_t *td_handler_find(const char *target) {
