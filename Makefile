@@ -21,6 +21,7 @@ CFLAGS += -std=c17 -fPIC -ffp-contract=off -fno-math-errno -fvisibility=hidden -
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wold-style-definition -Wmissing-prototypes -Wimplicit-fallthrough \
   -Wformat=2 -Wundef -Wvla $(if $(CI),-Werror)
 LDLIBS := -lhighwayhash -lsnappy -lzstd -lbrotlidec -lbrotlicommon -lz -lprotobuf-c -lxxhash -ljansson -lyaml -ldl -lm -pthread
+FFI_EXPORT := -Wl,--export-dynamic-symbol=XLA_FFI_GetApi
 HOSTLIBS := -lgomp -ldnnl -lfftw3 -lfftw3f -llapacke -lsleef -lopenblas -lm -pthread
 ifneq ($(SAN),)
 CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
@@ -82,9 +83,9 @@ $(B)/libhost.a: $(HOST_O)
 $(B)/thunkd-host.so: $(HOST_O) $(B)/libthunk.a
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $(HOST_O) $(B)/libthunk.a $(HOSTLIBS) $(LDLIBS)
 $(B)/thunkd: $(call obj,$(DAEMON_SRC)) $(B)/libthunk.a
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
+	$(Q)$(CC) $(LDFLAGS) $(FFI_EXPORT) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
 $(B)/thunkctl: $(call obj,$(CTL_SRC)) $(B)/libthunk.a
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
+	$(Q)$(CC) $(LDFLAGS) $(FFI_EXPORT) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
 $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libhost.a $(B)/libthunk.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 $(LDLIBS)
@@ -107,6 +108,7 @@ install: all
 	install -D -m755 $(B)/thunkd $(DESTDIR)$(PREFIX)/bin/thunkd
 	install -D -m755 $(B)/thunkctl $(DESTDIR)$(PREFIX)/bin/thunkctl
 	install -D -m755 $(B)/thunkd-host.so $(DESTDIR)$(PREFIX)/lib/thunkd/thunkd-host.so
+	for h in abi entry; do install -D -m644 runtime/ffi/$$h.h $(DESTDIR)$(PREFIX)/include/thunkd/$$h.h; done
 	install -D -m644 config/thunkd.yaml $(DESTDIR)/etc/thunkd/thunkd.yaml
 	for u in systemd/*.service systemd/*.socket; do install -D -m644 $$u $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$u); done
 	for m in man/*.[1-8]; do install -D -m644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$$(basename $$m); done

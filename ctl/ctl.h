@@ -5,6 +5,7 @@
 #define TD_CTL_CTL_H
 
 #include "proto/artifact.h"
+#include "runtime/ffi/registry.h"
 #include "runtime/program.h"
 #include "store/safetensors.h"
 
@@ -46,5 +47,19 @@ typedef struct ctl_tensors {
 td_status_t ctl_tensors_add(ctl_tensors_t *t, const char *path, td_err_t *err);
 const td_st_tensor_t *ctl_tensors_find(const ctl_tensors_t *t, const char *name);
 void ctl_tensors_close(ctl_tensors_t *t);
+
+/* --ffi LIBRARY[:TARGET=SYMBOL,...], repeated. Zero it first. */
+#define CTL_FFI_OPTION                                                                                               \
+    {"ffi", 'f', "LIB[:TARGET=SYMBOL,...]", 0, "A library of custom-call handlers, with the symbols of its targets " \
+     "unless it tells them itself; may be repeated", 0}
+typedef struct ctl_ffi {
+    const char *libraries[CTL_FILES_MAX];
+    uint32_t n;
+    td_ffi_registry_t *registry; /* NULL without libraries */
+} ctl_ffi_t;
+struct argp_state;
+void ctl_ffi_option(ctl_ffi_t *f, const char *arg, struct argp_state *state);
+td_status_t ctl_ffi_open(ctl_ffi_t *f, td_err_t *err);
+void ctl_ffi_close(ctl_ffi_t *f); /* after the device and its programs */
 
 #endif

@@ -15,6 +15,7 @@ typedef struct run_args {
     const char *outputs;
     const char *device;
     long repeat, threads;
+    ctl_ffi_t ffi;
 } run_args_t;
 
 static const struct argp_option options[] = {
@@ -24,6 +25,7 @@ static const struct argp_option options[] = {
     {"device", 'd', "DEVICE", 0, "host (default)", 0},
     {"repeat", 'n', "N", 0, "Run N times and print the minimum and the median time", 0},
     {"threads", 't', "N", 0, "Threads that the host device may use", 0},
+    CTL_FFI_OPTION,
     {0},
 };
 
@@ -45,6 +47,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state) {
     case 'd': a->device = arg; return 0;
     case 'n': a->repeat = number(arg, state, "--repeat"); return 0;
     case 't': a->threads = number(arg, state, "--threads"); return 0;
+    case 'f': ctl_ffi_option(&a->ffi, arg, state); return 0;
     case ARGP_KEY_ARG:
         if (a->artifact) argp_error(state, "more than one artifact");
         a->artifact = arg;
@@ -140,6 +143,7 @@ static td_status_t lower(run_t *r, const run_args_t *a, td_err_t *err) {
 
 static td_status_t execute(run_t *r, const run_args_t *a, td_err_t *err) {
     td_status_t s = td_binding_create(r->program, td_alloc_default(), &r->binding, err);
+        r->device->ffi = a->ffi.registry;
     if (s != TD_OK) return s;
     r->ms = calloc((size_t)a->repeat, sizeof *r->ms);
     if (!r->ms) return td_fail(err, TD_NOMEM, "out of memory");
@@ -200,8 +204,10 @@ int ctl_run(int argc, char **argv) {
     }
     run_t r = {0};
     td_err_t err = {0};
-    td_status_t s = run_all(&r, &a, &err);
+    td_status_t s = ctl_ffi_open(&a.ffi, &err);
+    if (s == TD_OK) s = run_all(&r, &a, &err);
     if (s == TD_OK && a.repeat > 1) print_times(r.ms, a.repeat);
     run_close(&r);
     return s == TD_OK ? 0 : ctl_report(&err);
 }
+    ctl_ffi_close(&a.ffi);

@@ -24,6 +24,11 @@ typedef struct td_io {
 /* Thread for all: one; the results are immutable (program) or single-owner (binding). */
 td_status_t td_module_open(const td_artifact_t *a, const td_alloc_t *alloc, td_module_t **out, td_err_t *err);
 void td_module_close(td_module_t *m);
+/* Is there a custom call that needs a handler? */
+bool td_module_has_calls(const td_module_t *m);
+/* Every custom call has a handler on the device, a user's or the device's own; the first without is the error.
+ * No stage of a user's handler is run. */
+td_status_t td_module_check_calls(const td_module_t *m, td_device_t *dev, td_err_t *err);
 
 td_status_t td_program_create(const td_module_t *m, td_device_t *dev, const td_alloc_t *alloc, td_program_t **out,
                               td_err_t *err);

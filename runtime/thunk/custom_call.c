@@ -135,21 +135,31 @@ static td_status_t check_one(const td_thunk_t *t, td_device_t *dev, td_arena_t *
     return st ? refused(dev, &d, st, err) : TD_OK;
 }
 
-td_status_t td_custom_calls_check(const td_seq_t *s, td_device_t *dev, td_arena_t *arena, td_err_t *err) {
+static td_status_t check_seq(const td_seq_t *s, td_device_t *dev, td_arena_t *arena, td_err_t *err) {
     for (uint32_t i = 0; i < s->n; i++) {
         const td_thunk_t *t = &s->v[i];
         td_status_t st = t->kind->parse == td_custom_call_parse ? check_one(t, dev, arena, err) : TD_OK;
-        for (uint32_t k = 0; k < t->n_seqs && !st; k++) st = td_custom_calls_check(&t->seqs[k], dev, arena, err);
+        for (uint32_t k = 0; k < t->n_seqs && !st; k++) st = check_seq(&t->seqs[k], dev, arena, err);
         if (st) return st;
     }
     return TD_OK;
 }
 
-uint32_t td_custom_calls_count(const td_seq_t *s) {
-    uint32_t n = 0;
+static bool any_in(const td_seq_t *s) {
     for (uint32_t i = 0; i < s->n; i++) {
-        n += s->v[i].kind->parse == td_custom_call_parse;
-        for (uint32_t k = 0; k < s->v[i].n_seqs; k++) n += td_custom_calls_count(&s->v[i].seqs[k]);
+        if (s->v[i].kind->parse == td_custom_call_parse) return true;
+        for (uint32_t k = 0; k < s->v[i].n_seqs; k++)
+            if (any_in(&s->v[i].seqs[k])) return true;
     }
-    return n;
+    return false;
+}
+
+bool td_module_has_calls(const td_module_t *m) { return any_in(m->thunks); }
+
+td_status_t td_module_check_calls(const td_module_t *m, td_device_t *dev, td_err_t *err) {
+    td_arena_t arena;
+    td_arena_init(&arena, m->alloc, 0);
+    td_status_t s = check_seq(m->thunks, dev, &arena, err);
+    td_arena_deinit(&arena);
+    return s;
 }

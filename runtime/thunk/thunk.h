@@ -142,6 +142,5 @@ td_status_t td_gemm_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td
 #endif
 td_status_t td_custom_call_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
                                  td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
-/* For td_module_check_calls: every custom call has a handler on the device; how many there are. */
-td_status_t td_custom_calls_check(const td_seq_t *s, td_device_t *dev, td_arena_t *arena, td_err_t *err);
-uint32_t td_custom_calls_count(const td_seq_t *s);
+
+#endif
