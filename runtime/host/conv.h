@@ -101,7 +101,4 @@ td_status_t td_conv_dnnl_run(const td_conv_plan_t *p, const td_conv_bufs_t *b, c
 uint64_t td_conv_dnnl_packed_bytes(const struct td_conv_dnnl *k);
 td_status_t td_conv_dnnl_pack(const td_conv_plan_t *p, const void *w, void *packed, char *scratch, td_err_t *err);
 
-/* Threads of one library call on this device; 1 unless the host says otherwise. */
-int td_host_threads(void);
-
 #endif
