@@ -22,7 +22,7 @@ static const struct argp_option options[] = {
     {"inputs", 'i', "FILE", 0, "Inputs as safetensors, named \"0\", \"1\"… in parameter order or by parameter name; "
                                "may be repeated", 0},
     {"outputs", 'o', "FILE", 0, "Write the outputs there as safetensors, named \"0\", \"1\"…", 0},
-    {"device", 'd', "DEVICE", 0, "host (default)", 0},
+    {"device", 'd', "DEVICE", 0, "host (default), or host:delay=SEED: streams with random delays, for tests of ordering", 0},
     {"repeat", 'n', "N", 0, "Run N times and print the minimum and the median time", 0},
     {"threads", 't', "N", 0, "Threads that the host device may use", 0},
     CTL_FFI_OPTION,
@@ -68,7 +68,7 @@ typedef struct run {
     td_program_t *program;
     td_binding_t *binding;
     const void **inputs;
-    void **copies; /* normalised booleans */
+    void **copies; /* normalised booleans, misaligned tensors */
     const void **outputs;
     double *ms;
 } run_t;
@@ -99,6 +99,15 @@ static td_status_t bind_bool(run_t *r, uint32_t i, const td_st_tensor_t *t, td_e
     return TD_OK;
 }
 
+/* A file may hold a tensor at any offset. */
+static td_status_t bind_aligned(run_t *r, uint32_t i, const td_st_tensor_t *t, uint64_t align, td_err_t *err) {
+    if (!t->bytes || (uintptr_t)t->data % align == 0) return TD_OK;
+    void *q = malloc(t->bytes);
+    if (!q) return td_fail(err, TD_NOMEM, "out of memory");
+    r->inputs[i] = r->copies[i] = memcpy(q, t->data, t->bytes);
+    return TD_OK;
+}
+
 static td_status_t bind_input(run_t *r, uint32_t i, td_err_t *err) {
     const td_io_t *io = td_program_input(r->program, i);
     const char *param = io->name ? io->name : "";
@@ -114,7 +123,7 @@ static td_status_t bind_input(run_t *r, uint32_t i, td_err_t *err) {
     td_status_t s = td_st_match(t, io->shape, err);
     if (s != TD_OK) return td_prefix(err, s, "input \"%s\" (parameter %s)", t->name, param);
     r->inputs[i] = t->data;
-    return io->shape->type == TD_PRED ? bind_bool(r, i, t, err) : TD_OK;
+    return io->shape->type == TD_PRED ? bind_bool(r, i, t, err) : bind_aligned(r, i, t, td_io_align(io->shape), err);
 }
 
 static td_status_t bind_inputs(run_t *r, td_err_t *err) {
@@ -134,6 +143,7 @@ static td_status_t lower(run_t *r, const run_args_t *a, td_err_t *err) {
     td_status_t s = ctl_load_open(&l, a->artifact, err);
     if (s == TD_OK) s = td_device_open(a->device, td_alloc_default(), &r->device, err);
     if (s == TD_OK) {
+        r->device->ffi = a->ffi.registry;
         s = td_program_create(l.module, r->device, td_alloc_default(), &r->program, err);
         if (s != TD_OK) td_prefix(err, s, "%s", a->artifact);
     }
@@ -143,7 +153,6 @@ static td_status_t lower(run_t *r, const run_args_t *a, td_err_t *err) {
 
 static td_status_t execute(run_t *r, const run_args_t *a, td_err_t *err) {
     td_status_t s = td_binding_create(r->program, td_alloc_default(), &r->binding, err);
-        r->device->ffi = a->ffi.registry;
     if (s != TD_OK) return s;
     r->ms = calloc((size_t)a->repeat, sizeof *r->ms);
     if (!r->ms) return td_fail(err, TD_NOMEM, "out of memory");
@@ -208,6 +217,6 @@ int ctl_run(int argc, char **argv) {
     if (s == TD_OK) s = run_all(&r, &a, &err);
     if (s == TD_OK && a.repeat > 1) print_times(r.ms, a.repeat);
     run_close(&r);
+    ctl_ffi_close(&a.ffi);
     return s == TD_OK ? 0 : ctl_report(&err);
 }
-    ctl_ffi_close(&a.ffi);

@@ -15,7 +15,18 @@ static td_status_t shape_copy(td_arena_t *a, const td_shape_t *s, const td_shape
     return td_shape_make(a, s->type, s->rank, s->dims, s->minor_to_major, out, err);
 }
 
-static td_status_t lower(td_program_t *p, const td_module_t *m, const char *what, const td_seq_t *from, td_seq_t *to, td_err_t *err) {
+/* The lane of an async body. When there are as many as may be, further logical streams share them: work on
+ * one stream keeps the order in which it was enqueued, so that is never wrong. */
+static uint32_t lane_of(td_program_t *p, const td_thunk_t *t) {
+    for (uint32_t i = 0; i < p->n_lanes; i++)
+        if (p->lanes[i].use == t->stream_use && p->lanes[i].id == t->stream) return i;
+    if (p->n_lanes == TD_LIMIT_LANES) return 1 + (uint32_t)(t->stream % (TD_LIMIT_LANES - 1));
+    p->lanes[p->n_lanes] = (td_lane_plan_t){t->stream_use, t->stream, 0};
+    return p->n_lanes++;
+}
+
+static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, const char *what, const td_seq_t *from,
+                         td_seq_t *to, td_err_t *err) {
     to->n = from->n;
     td_thunk_t *v = TD_NEW_N(&p->arena, td_thunk_t, from->n);
     if (!v) return td_arena_fail(&p->arena, err);
@@ -42,8 +53,14 @@ static td_status_t lower(td_program_t *p, const td_module_t *m, const char *what
         }
         if (f->n_args > p->max_args) p->max_args = f->n_args;
         if (f->kind->lower) st = f->kind->lower(p->dev, m->hlo, f, t, &p->arena, &scratch, err);
-        if (scratch > p->scratch) p->scratch = scratch;
-        for (uint32_t k = 0; k < f->n_seqs && !st; k++) st = lower(p, m, f->n_seqs > 1 ? (k ? "body" : "condition") : "thunks", &f->seqs[k], &t->seqs[k], err);
+        if (scratch > p->lanes[lane].scratch) p->lanes[lane].scratch = scratch;
+        t->lane = f->stream_use == TD_STREAM_MAIN ? lane : lane_of(p, f);
+        if (f->kind->enqueue == td_async_start_enqueue && f->pair >= p->n_pairs) p->n_pairs = f->pair + 1;
+        for (uint32_t k = 0; k < f->n_seqs && !st; k++) {
+            char name[24];
+            td_thunk_seq_name(f, k, name);
+            st = lower(p, m, t->lane, name, &f->seqs[k], &t->seqs[k], err);
+        }
         if (st) return td_prefix(err, st, "%s[%u] (%s)", what, i, f->kind->name);
     }
     return TD_OK;
@@ -60,6 +77,28 @@ static td_status_t constant(td_program_t *p, td_slot_t *s, const td_literal_t *l
     td_status_t st = p->dev->ops->mem_get(p->dev, s->size ? s->size : 1, &s->constant, err);
     p->constant_bytes += s->size;
     return st || !s->size ? st : p->dev->ops->upload(q, s->constant, l->bytes.data, s->size, err);
+}
+
+static td_status_t reserve(uint64_t *sum, uint64_t bytes, td_err_t *err) {
+    return bytes <= UINT64_MAX / 2 && td_add_u64(*sum, td_io_room(bytes), sum) && *sum <= SIZE_MAX / 4 ? TD_OK : td_fail(err, TD_LIMIT, "the tensors are too large");
+}
+
+/* Memory of bindings besides the allocations: only for tensors that are not used in place. */
+static td_status_t tensors(td_program_t *p, const td_module_t *m, td_err_t *err) {
+    td_status_t st = TD_OK;
+    for (uint32_t i = 0; i < p->n_inputs && !st; i++) {
+        const td_shape_t *s = p->inputs[i].shape;
+        const td_buffer_t *b = p->input_slot[i] == UINT32_MAX ? NULL : &m->buffers[p->input_slot[i]];
+        p->input_direct[i] = b && p->host && td_shape_plain(s) && !b->written && !b->output;
+        if (b && !p->host && !td_shape_plain(s)) st = reserve(&p->stage_bytes, s->bytes, err);
+    }
+    for (uint32_t i = 0; i < p->n_outputs && !st; i++) {
+        const td_shape_t *s = p->outputs[i].shape;
+        if (!td_type_is_array(s->type) || (p->host && td_shape_plain(s))) continue;
+        st = reserve(&p->convert_bytes, td_io_host_bytes(s), err);
+        if (!st && !p->host && !td_shape_plain(s)) st = reserve(&p->stage_bytes, s->bytes, err);
+    }
+    return st;
 }
 
 static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) {
@@ -85,16 +124,14 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
         if (!p->inputs[i].name) return td_arena_fail(a, err);
         if ((st = shape_copy(a, in->shape, &p->inputs[i].shape, err))) return st;
         p->input_slot[i] = in->slot;
-        const td_buffer_t *b = in->slot == UINT32_MAX ? NULL : &m->buffers[in->slot];
-        p->input_direct[i] = b && p->host && in->shape->default_layout && !in->shape->packed && !b->written && !b->output;
     }
     for (uint32_t i = 0; i < p->n_outputs; i++) {
         p->outputs[i].name = td_arena_strndup(a, m->outputs[i].name, strlen(m->outputs[i].name));
         if (!p->outputs[i].name) return td_arena_fail(a, err);
         if ((st = shape_copy(a, m->outputs[i].shape, &p->outputs[i].shape, err))) return st;
         p->output_slot[i] = m->outputs[i].slot;
-        p->convert_bytes += (td_io_host_bytes(p->outputs[i].shape) + 127) & ~63ull;
     }
+    if ((st = tensors(p, m, err))) return st;
     td_stream_t *q = NULL;
     if ((st = p->dev->ops->stream_create(p->dev, TD_STREAM_MAIN, &q, err))) return st;
     for (uint32_t i = 0; i < m->n_allocations && !st; i++) {
@@ -105,6 +142,7 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
             st = constant(p, &p->slots[i], b->literal, q, err);
             continue;
         }
+        if (b->is_param && p->input_direct[b->input]) continue;
         p->slots[i].owned = true;
         p->slots[i].offset = p->block_bytes;
         p->block_bytes += (b->size + 511) & ~255ull;
@@ -112,7 +150,7 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
     for (uint32_t i = m->n_allocations; i < m->n_slots; i++) p->slots[i].size = m->buffers[i].size;
     if (!st) st = p->dev->ops->stream_sync(q, err);
     p->dev->ops->stream_destroy(q);
-    return st ? st : lower(p, m, "thunks", m->thunks, &p->thunks, err);
+    return st ? st : lower(p, m, 0, "thunks", m->thunks, &p->thunks, err);
 }
 
 td_status_t td_program_create(const td_module_t *m, td_device_t *dev, const td_alloc_t *alloc, td_program_t **out, td_err_t *err) {
@@ -122,6 +160,9 @@ td_status_t td_program_create(const td_module_t *m, td_device_t *dev, const td_a
     p->alloc = alloc;
     p->dev = dev;
     p->host = dev->host_memory;
+    p->lanes[0] = (td_lane_plan_t){TD_STREAM_MAIN, -1, 0};
+    p->n_lanes = 1;
+    p->dropped_wait = TD_NO_WAIT;
     td_arena_init(&p->arena, alloc, 0);
     td_status_t st = create(p, m, err);
     if (st) td_program_destroy(p);
@@ -145,6 +186,14 @@ const td_io_t *td_program_output(const td_program_t *p, uint32_t i) { return i <
 const char *td_program_name(const td_program_t *p) { return p->name; }
 uint64_t td_program_bytes(const td_program_t *p) { return sizeof *p + p->arena.reserved_bytes + p->constant_bytes; }
 uint64_t td_program_binding_bytes(const td_program_t *p) {
-    return p->block_bytes + p->scratch + p->convert_bytes + p->n_slots * sizeof(void *) + p->max_args * sizeof(void *) + 1024;
+    uint64_t sum = p->block_bytes + p->convert_bytes + p->stage_bytes + (p->n_slots + p->max_args) * sizeof(void *) + 1024;
+    for (uint32_t i = 0; i < p->n_lanes; i++) sum += p->lanes[i].scratch + 256 + (i ? p->dev->stream_bytes : 0);
+    return sum + p->n_pairs * (sizeof(void *) + 64);
 }
+uint32_t td_program_wait_count(const td_program_t *p) { return 2 * p->n_pairs; }
+void td_program_drop_wait(td_program_t *p, uint32_t k) { p->dropped_wait = k; }
 uint64_t td_io_host_bytes(const td_shape_t *s) { return td_type_is_array(s->type) ? (uint64_t)s->count * td_type_bytes(s->type) : 0; }
+uint64_t td_io_align(const td_shape_t *s) {
+    uint64_t n = td_type_is_array(s->type) ? td_type_bytes(s->type) : 1;
+    return n > 8 ? 8 : n ? n : 1;
+}

@@ -47,10 +47,12 @@ void td_binding_destroy(td_binding_t *b);
 
 /* Bytes of a host-side tensor: row-major, dense, sub-byte elements one per byte. */
 uint64_t td_io_host_bytes(const td_shape_t *s);
+/* What the address of such a tensor must be a multiple of: an element, 8 at most. */
+uint64_t td_io_align(const td_shape_t *s);
 
-/* Runs once, synchronously. inputs[i]: host-side tensor of parameter i (td_io_host_bytes bytes, 16-byte
- * aligned or it is copied); never written. outputs[i] receives the address of a host-side tensor valid until
- * the binding runs again or is destroyed. cancel (may be NULL): set non-zero from any thread to stop between
+/* Runs once, synchronously. inputs[i]: host-side tensor of parameter i (td_io_host_bytes bytes, aligned as
+ * td_io_align says, for it may be used in place); never written. outputs[i] receives the address of a
+ * host-side tensor valid until the binding runs again or is destroyed. cancel (may be NULL): set non-zero from any thread to stop between
  * thunks (TD_CANCELLED). Allocates nothing. */
 td_status_t td_program_run(td_binding_t *b, const void *const *inputs, const void **outputs,
                            const _Atomic(int) *cancel, td_err_t *err);

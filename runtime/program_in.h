@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of td_program_t, for run.c. Immutable once created. */
+/* Inside of td_program_t, for run.c and tests. Immutable once created. */
 #ifndef TD_RUNTIME_PROGRAM_IN_H
 #define TD_RUNTIME_PROGRAM_IN_H
 
@@ -11,6 +11,13 @@ typedef struct td_slot {
     void *constant;        /* constants: device memory of the program */
 } td_slot_t;
 
+/* A stream of each binding: which logical one it stands for, and the scratch that its kernels need. */
+typedef struct td_lane_plan {
+    td_stream_use_t use;
+    int64_t id; /* main: -1 */
+    uint64_t scratch;
+} td_lane_plan_t;
+
 struct td_program {
     td_arena_t arena;
     const td_alloc_t *alloc;
@@ -21,10 +28,24 @@ struct td_program {
     uint32_t n_slots;
     td_io_t *inputs, *outputs;
     uint32_t *input_slot, *output_slot;
-    bool *input_direct;  /* the caller's memory may stand in for the allocation */
+    bool *input_direct;  /* the caller's memory stands in for the allocation, which has none */
     uint32_t n_inputs, n_outputs, max_args;
-    uint64_t scratch, block_bytes, constant_bytes, convert_bytes;
-    bool host; /* device memory is host memory */
+    td_lane_plan_t lanes[TD_LIMIT_LANES]; /* 0: main */
+    uint32_t n_lanes, n_pairs;
+    uint32_t dropped_wait; /* tests only: a wait that runs leave out, else TD_NO_WAIT */
+    uint64_t block_bytes, constant_bytes;
+    uint64_t convert_bytes; /* host-side outputs that are not the device's own memory */
+    uint64_t stage_bytes;   /* arrays as stored, on their way between a host-side tensor and device memory */
+    bool host;              /* device memory is host memory */
 };
+
+/* Whether the tensor on the host's side and the array as stored have the same bytes. */
+static inline bool td_shape_plain(const td_shape_t *s) { return s->default_layout && !s->packed; }
+/* What a tensor takes in convert or stage memory. */
+static inline uint64_t td_io_room(uint64_t bytes) { return (bytes + 127) & ~63ull; }
+
+/* For tests of ordering: runs of bindings created later leave out wait k of td_program_wait_count. */
+uint32_t td_program_wait_count(const td_program_t *p);
+void td_program_drop_wait(td_program_t *p, uint32_t k);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Bindings, and one run: inputs to the device, thunks enqueued, outputs back, all streams drained. */
 #include <string.h>
 
 #include "runtime/program_in.h"
@@ -7,14 +8,11 @@ struct td_binding {
     const td_program_t *p;
     const td_alloc_t *alloc;
     td_arena_t arena;
-    void *block, *scratch;
-    uint8_t *convert; /* host-side outputs, and staging of inputs */
-    uint8_t *staging;
-    uint64_t staging_bytes;
+    void *block;
+    uint8_t *convert; /* host-side outputs */
+    uint8_t *stage;   /* arrays as stored, on their way to or from the device */
     td_run_t run;
 };
-
-static bool plain(const td_shape_t *s) { return s->default_layout && !s->packed; }
 
 /* Between a host-side tensor (row-major, one element per byte or more) and an array as stored. */
 static void convert(const td_shape_t *s, uint8_t *stored, uint8_t *host, bool to_host) {
@@ -46,27 +44,36 @@ static void convert(const td_shape_t *s, uint8_t *stored, uint8_t *host, bool to
     }
 }
 
+static td_status_t create_lanes(td_binding_t *b, td_err_t *err) {
+    const td_program_t *p = b->p;
+    const td_device_ops_t *ops = p->dev->ops;
+    td_status_t st = TD_OK;
+    for (uint32_t i = 0; i < p->n_lanes && !st; i++) {
+        st = ops->stream_create(p->dev, p->lanes[i].use, &b->run.lanes[i].stream, err);
+        if (!st) st = ops->mem_get(p->dev, p->lanes[i].scratch + 256, &b->run.lanes[i].scratch, err);
+    }
+    if (!st && p->n_pairs) st = ops->event_create(p->dev, &b->run.fork, err);
+    for (uint32_t i = 0; i < p->n_pairs && !st; i++) st = ops->event_create(p->dev, &b->run.ends[i], err);
+    return st;
+}
+
 static td_status_t create(td_binding_t *b, td_err_t *err) {
     const td_program_t *p = b->p;
-    td_device_t *dev = p->dev;
+    td_run_t *r = &b->run;
     td_status_t st;
-    for (uint32_t i = 0; i < p->n_inputs; i++)
-        if (p->inputs[i].shape->bytes > b->staging_bytes) b->staging_bytes = p->inputs[i].shape->bytes;
-    for (uint32_t i = 0; i < p->n_outputs; i++)
-        if (p->outputs[i].shape->bytes > b->staging_bytes) b->staging_bytes = p->outputs[i].shape->bytes;
-    if (p->host) b->staging_bytes = 0;
-    b->run.dev = dev;
-    b->run.slots = TD_NEW_N(&b->arena, void *, p->n_slots);
-    b->run.bufs = TD_NEW_N(&b->arena, void *, p->max_args);
+    r->dev = p->dev;
+    r->dropped = p->dropped_wait;
+    r->slots = TD_NEW_N(&b->arena, void *, p->n_slots);
+    r->bufs = TD_NEW_N(&b->arena, void *, p->max_args);
+    r->lanes = TD_NEW_N(&b->arena, td_lane_t, p->n_lanes);
+    r->ends = TD_NEW_N(&b->arena, td_event_t *, p->n_pairs);
     b->convert = td_arena_align(&b->arena, p->convert_bytes + 64, 64);
-    b->staging = td_arena_align(&b->arena, b->staging_bytes + 64, 64);
-    if (!b->run.slots || !b->run.bufs || !b->convert || !b->staging) return td_arena_fail(&b->arena, err);
-    if ((st = dev->ops->stream_create(dev, TD_STREAM_MAIN, &b->run.stream, err))) return st;
-    if ((st = dev->ops->mem_get(dev, p->block_bytes + 256, &b->block, err))) return st;
-    if ((st = dev->ops->mem_get(dev, p->scratch + 256, &b->scratch, err))) return st;
-    b->run.scratch = b->scratch;
+    b->stage = td_arena_align(&b->arena, p->stage_bytes + 64, 64);
+    if (!r->slots || !r->bufs || !r->lanes || !r->ends || !b->convert || !b->stage) return td_arena_fail(&b->arena, err);
+    if ((st = create_lanes(b, err))) return st;
+    if ((st = p->dev->ops->mem_get(p->dev, p->block_bytes + 256, &b->block, err))) return st;
     for (uint32_t i = 0; i < p->n_slots; i++)
-        b->run.slots[i] = p->slots[i].constant ? p->slots[i].constant : p->slots[i].owned ? (char *)b->block + p->slots[i].offset : NULL;
+        r->slots[i] = p->slots[i].constant ? p->slots[i].constant : p->slots[i].owned ? (char *)b->block + p->slots[i].offset : NULL;
     return TD_OK;
 }
 
@@ -85,15 +92,20 @@ td_status_t td_binding_create(const td_program_t *p, const td_alloc_t *alloc, td
 
 void td_binding_destroy(td_binding_t *b) {
     if (!b) return;
-    td_device_t *dev = b->p->dev;
-    if (b->run.stream) dev->ops->stream_destroy(b->run.stream);
-    dev->ops->mem_put(dev, b->block, b->p->block_bytes + 256);
-    dev->ops->mem_put(dev, b->scratch, b->p->scratch + 256);
+    const td_program_t *p = b->p;
+    const td_device_ops_t *ops = p->dev->ops;
+    for (uint32_t i = 0; b->run.ends && i < p->n_pairs; i++) ops->event_destroy(b->run.ends[i]);
+    ops->event_destroy(b->run.fork);
+    for (uint32_t i = 0; b->run.lanes && i < p->n_lanes; i++) {
+        ops->stream_destroy(b->run.lanes[i].stream);
+        ops->mem_put(p->dev, b->run.lanes[i].scratch, p->lanes[i].scratch + 256);
+    }
+    ops->mem_put(p->dev, b->block, p->block_bytes + 256);
     td_arena_deinit(&b->arena);
     b->alloc->put(b->alloc->ctx, b, sizeof *b);
 }
 
-static td_status_t bind_input(td_binding_t *b, uint32_t i, const void *src, td_err_t *err) {
+static td_status_t bind_input(td_binding_t *b, uint32_t i, const void *src, uint8_t **stage, td_err_t *err) {
     const td_program_t *p = b->p;
     const td_shape_t *s = p->inputs[i].shape;
     uint32_t slot = p->input_slot[i];
@@ -102,55 +114,85 @@ static td_status_t bind_input(td_binding_t *b, uint32_t i, const void *src, td_e
     b->run.slots[slot] = own;
     if (!s->count) return TD_OK;
     if (!src) return td_fail(err, TD_USAGE, "input %u ('%s') is missing", i, p->inputs[i].name);
-    if (p->input_direct[i] && ((uintptr_t)src & 15) == 0) {
+    if (p->input_direct[i]) {
+        if ((uintptr_t)src % td_io_align(s))
+            return td_fail(err, TD_USAGE, "input %u ('%s') is not aligned to %u bytes", i, p->inputs[i].name, (unsigned)td_io_align(s));
         b->run.slots[slot] = (void *)(uintptr_t)src;
         return TD_OK;
     }
+    bool same = td_shape_plain(s);
     if (p->host) {
-        if (plain(s)) memcpy(own, src, s->bytes);
+        if (same) memcpy(own, src, s->bytes);
         else convert(s, own, (uint8_t *)(uintptr_t)src, false);
         return TD_OK;
     }
-    if (plain(s)) return p->dev->ops->upload(b->run.stream, own, src, s->bytes, err);
-    convert(s, b->staging, (uint8_t *)(uintptr_t)src, false);
-    td_status_t st = p->dev->ops->upload(b->run.stream, own, b->staging, s->bytes, err);
-    return st ? st : p->dev->ops->stream_sync(b->run.stream, err);
+    if (!same) {
+        convert(s, *stage, (uint8_t *)(uintptr_t)src, false);
+        src = *stage;
+        *stage += td_io_room(s->bytes);
+    }
+    return p->dev->ops->upload(b->run.stream, own, src, s->bytes, err);
 }
 
-static td_status_t fetch_output(td_binding_t *b, uint32_t i, uint8_t *to, const void **out, td_err_t *err) {
+/* Where output i will lie on the host's side, and the download that is needed for it; stage moves on. */
+static td_status_t fetch_output(td_binding_t *b, uint32_t i, uint8_t *to, uint8_t *stage, const void **out, td_err_t *err) {
     const td_program_t *p = b->p;
     const td_shape_t *s = p->outputs[i].shape;
-    td_status_t st;
     *out = to;
     if (!td_type_is_array(s->type) || !s->count) return TD_OK;
     void *at = b->run.slots[p->output_slot[i]];
-    if (p->host) {
-        if (plain(s)) *out = at;
-        else convert(s, at, to, true);
-        return TD_OK;
-    }
-    uint8_t *raw = plain(s) ? to : b->staging;
-    if ((st = p->dev->ops->download(b->run.stream, raw, at, s->bytes, err)) || (st = p->dev->ops->stream_sync(b->run.stream, err))) return st;
-    if (!plain(s)) convert(s, raw, to, true);
+    if (!p->host) return p->dev->ops->download(b->run.stream, td_shape_plain(s) ? to : stage, at, s->bytes, err);
+    if (td_shape_plain(s)) *out = at;
     return TD_OK;
+}
+
+static void convert_output(td_binding_t *b, uint32_t i, uint8_t *to, uint8_t *stage) {
+    const td_program_t *p = b->p;
+    const td_shape_t *s = p->outputs[i].shape;
+    if (td_type_is_array(s->type) && s->count && !td_shape_plain(s)) convert(s, p->host ? b->run.slots[p->output_slot[i]] : stage, to, true);
+}
+
+/* Every output in turn: enqueues what brings it to the host (finish false), or converts it. */
+static td_status_t outputs_pass(td_binding_t *b, uint8_t *stage, bool finish, const void **outputs, td_err_t *err) {
+    const td_program_t *p = b->p;
+    uint8_t *to = b->convert;
+    td_status_t st = TD_OK;
+    for (uint32_t i = 0; i < p->n_outputs && !st; i++) {
+        const td_shape_t *s = p->outputs[i].shape;
+        if (finish) convert_output(b, i, to, stage);
+        else st = fetch_output(b, i, to, stage, &outputs[i], err);
+        if (!td_type_is_array(s->type) || (p->host && td_shape_plain(s))) continue;
+        to += td_io_room(td_io_host_bytes(s));
+        if (!p->host && !td_shape_plain(s)) stage += td_io_room(s->bytes);
+    }
+    return st;
+}
+
+/* Every stream runs empty, whatever happened; the first failure is kept. */
+static td_status_t drain(td_binding_t *b, td_status_t st, td_err_t *err) {
+    for (uint32_t i = b->p->n_lanes; i-- > 0;) {
+        td_status_t sync = b->p->dev->ops->stream_sync(b->run.lanes[i].stream, st ? NULL : err);
+        if (!st) st = sync;
+    }
+    return st;
 }
 
 td_status_t td_program_run(td_binding_t *b, const void *const *inputs, const void **outputs, const _Atomic(int) *cancel, td_err_t *err) {
     const td_program_t *p = b->p;
-    td_status_t st = TD_OK, sync;
-    b->run.cancel = cancel;
-    b->run.err = err;
-    b->run.n_loops = 0;
-    for (uint32_t i = 0; i < p->n_inputs && !st; i++) st = bind_input(b, i, inputs[i], err);
-    if (!st) st = td_thunk_run_seq(&b->run, "thunks", &p->thunks);
-    sync = p->dev->ops->stream_sync(b->run.stream, st ? NULL : err);
-    if (!st) st = sync;
-    uint8_t *to = b->convert;
-    for (uint32_t i = 0; i < p->n_outputs && !st; i++) {
-        st = fetch_output(b, i, to, &outputs[i], err);
-        to += (td_io_host_bytes(p->outputs[i].shape) + 127) & ~63ull;
-    }
-    b->run.err = NULL;
-    b->run.cancel = NULL;
+    td_run_t *r = &b->run;
+    td_status_t st = TD_OK;
+    uint8_t *stage = b->stage;
+    r->cancel = cancel;
+    r->err = err;
+    r->n_loops = 0;
+    r->stream = r->lanes[0].stream;
+    r->scratch = r->lanes[0].scratch;
+    for (uint32_t i = 0; i < p->n_inputs && !st; i++) st = bind_input(b, i, inputs[i], &stage, err);
+    if (!st) st = td_thunk_run_seq(r, "thunks", &p->thunks);
+    if (!st) st = outputs_pass(b, stage, false, outputs, err);
+    st = drain(b, st, err);
+    if (!st) st = outputs_pass(b, stage, true, outputs, err);
+    r->err = NULL;
+    r->cancel = NULL;
     return st;
 }

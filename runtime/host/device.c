@@ -86,7 +86,9 @@ static td_status_t event_record(td_stream_t *s, td_event_t *e, td_err_t *err) {
 }
 
 static td_status_t enqueue(td_stream_t *s, const td_item_t *item, void *const *bufs, uint32_t n, td_err_t *err) {
-    return queue_of(s) ? td_queue_push(queue_of(s), item, bufs, n, err) : td_item_run(item, bufs, err);
+    if (queue_of(s)) return td_queue_push(queue_of(s), item, bufs, n, err);
+    if (item->kind != TD_ITEM_WAIT) td_queue_turn(NULL);
+    return td_item_run(item, bufs, err);
 }
 static td_status_t stream_wait(td_stream_t *s, td_event_t *e, td_err_t *err) {
     if (!e->at.queue || e->at.queue == queue_of(s)) return TD_OK;
@@ -99,7 +101,10 @@ static td_status_t memset32(td_stream_t *s, void *dst, uint32_t value, uint64_t 
     return enqueue(s, &(td_item_t){.kind = TD_ITEM_FILL, .value = value, .u.move = {dst, NULL, bytes}}, NULL, 0, err);
 }
 static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
-    if (!queue_of(s)) return k->run(k, bufs, scratch, err);
+    if (!queue_of(s)) {
+        td_queue_turn(NULL);
+        return k->run(k, bufs, scratch, err);
+    }
     return td_queue_push(queue_of(s), &(td_item_t){.kind = TD_ITEM_LAUNCH, .u.launch = {k, scratch}}, bufs, n, err);
 }
 static void kernel_release(td_kernel_t *k) {

@@ -38,6 +38,9 @@ struct td_queue {
     uint64_t ring[RING_WORDS];
 };
 
+/* The queue whose worker this thread has not woken yet. */
+static _Thread_local td_queue_t *held;
+
 td_status_t td_item_run(const td_item_t *item, void *const *bufs, td_err_t *err) {
     uint64_t n = item->u.move.bytes;
     switch (item->kind) {
@@ -123,10 +126,19 @@ static void leave(td_queue_t *q) {
     if (wake) pthread_cond_signal(&q->work);
 }
 
+void td_queue_turn(const td_queue_t *to) {
+    td_queue_t *q = held;
+    if (!q || q == to) return;
+    held = NULL;
+    pthread_mutex_lock(&q->lock);
+    leave(q);
+}
+
 td_status_t td_queue_push(td_queue_t *q, const td_item_t *item, void *const *bufs, uint32_t n, td_err_t *err) {
     if (n > TD_LIMIT_KERNEL_ARGS) return td_fail(err, TD_LIMIT, "%u arguments over the limit of %u", n, TD_LIMIT_KERNEL_ARGS);
     uint32_t words = ENTRY_WORDS + n, at = (uint32_t)(q->tail % RING_WORDS);
     uint32_t pad = at + words > RING_WORDS ? RING_WORDS - at : 0;
+    td_queue_turn(q);
     pthread_mutex_lock(&q->lock);
     while (RING_WORDS - (q->tail - q->head) < pad + words) progress(q);
     if (pad) {
@@ -139,7 +151,12 @@ td_status_t td_queue_push(td_queue_t *q, const td_item_t *item, void *const *buf
     if (n) memcpy(e + 1, bufs, n * sizeof *bufs);
     q->tail += words;
     q->pushed++;
-    leave(q);
+    if (q->delayed) {
+        leave(q);
+        return TD_OK;
+    }
+    pthread_mutex_unlock(&q->lock);
+    held = q;
     return TD_OK;
 }
 
@@ -149,6 +166,7 @@ td_status_t td_position_wait(td_position_t p, td_err_t *err) {
     td_queue_t *q = p.queue;
     td_status_t st = TD_OK;
     if (!q) return TD_OK;
+    td_queue_turn(q);
     pthread_mutex_lock(&q->lock);
     while (q->done < p.items) progress(q);
     if (q->failed_at && q->failed_at <= p.items) {
@@ -161,6 +179,7 @@ td_status_t td_position_wait(td_position_t p, td_err_t *err) {
 
 td_status_t td_queue_sync(td_queue_t *q, td_err_t *err) {
     td_status_t st = td_position_wait(td_queue_record(q), err);
+    if (held == q) held = NULL;
     if (!st) return TD_OK;
     pthread_mutex_lock(&q->lock);
     q->failed_at = 0;

@@ -7,15 +7,17 @@
  * waiting holds that position and not the event, so a later record changes nothing for it.
  *
  * Whoever waits for a position lends a hand: if the worker has not begun with the next item, the waiter
- * runs it itself. A short item that is waited for at once thus costs no change of threads. One thread at
+ * runs it itself. And a sleeping worker is woken only when the owner turns to another stream; should he wait
+ * for this one next, there is nothing to overlap with, and no change of threads is paid for. One thread at
  * a time runs a queue's items, whichever it is. No cycle of waits arises: an item waits only for what was
  * pushed before it.
  *
  * The first failure of a queue is kept; what follows it is skipped, and a queue that waits for a position
  * behind the failure fails with the same words. td_queue_sync reports it and makes the queue usable again.
  *
- * Thread: push, record and sync belong to one thread at a time, the owner. A queue outlives every item,
- * of any queue, that waits for one of its positions: sync all before the first is destroyed. */
+ * Thread: push, record and sync belong to one thread at a time, the owner, who syncs before he hands the
+ * queue on. A queue outlives every item, of any queue, that waits for one of its positions: sync all before
+ * the first is destroyed. */
 #ifndef TD_RUNTIME_HOST_QUEUE_H
 #define TD_RUNTIME_HOST_QUEUE_H
 
@@ -46,6 +48,8 @@ uint64_t td_queue_bytes(void);        /* memory of one queue, its thread's stack
 
 /* bufs: n addresses, copied. Fails when they are more than a ring has room for. */
 td_status_t td_queue_push(td_queue_t *q, const td_item_t *item, void *const *bufs, uint32_t n, td_err_t *err);
+/* The calling thread is about to work on something else than q (NULL: than any queue): its items get going. */
+void td_queue_turn(const td_queue_t *q);
 td_position_t td_queue_record(const td_queue_t *q);
 /* Blocks the calling thread; fails as the queue did before the position. */
 td_status_t td_position_wait(td_position_t p, td_err_t *err);

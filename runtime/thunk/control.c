@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sequential, conditional, while, async_start, async_done. */
-#include <string.h>
+/* sequential, conditional, while. */
+#include <stdio.h>
 
 #include "executable.pb-c.h"
 #include "runtime/thunk/thunk.h"
@@ -43,7 +43,8 @@ td_status_t td_conditional_enqueue(td_run_t *r, const td_thunk_t *t) {
     if (st) return st;
     if (t->index_is_pred) i = pred ? 0 : 1;
     if (i < 0 || (uint32_t)i >= t->n_seqs) i = (int32_t)t->n_seqs - 1;
-    return td_thunk_run_seq(r, "branch", &t->seqs[i]);
+    st = td_thunk_run_seq(r, "thunks", &t->seqs[i]);
+    return !st || st == TD_CANCELLED ? st : td_prefix(r->err, st, "branch %d", (int)i);
 }
 
 td_status_t td_while_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
@@ -82,45 +83,8 @@ td_status_t td_while_enqueue(td_run_t *r, const td_thunk_t *t) {
     return st;
 }
 
-td_status_t td_async_start_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
-    const Xla__Gpu__AsyncStartThunkProto *p = msg->async_start_thunk;
-    uint64_t id = p->execution_stream_id_case == XLA__GPU__ASYNC_START_THUNK_PROTO__EXECUTION_STREAM_ID_COMPUTATION_STREAM_ID     ? p->computation_stream_id
-                  : p->execution_stream_id_case == XLA__GPU__ASYNC_START_THUNK_PROTO__EXECUTION_STREAM_ID_COMMUNICATION_STREAM_ID ? p->communication_stream_id
-                  : p->execution_stream_id_case == XLA__GPU__ASYNC_START_THUNK_PROTO__EXECUTION_STREAM_ID_MEMCPY_STREAM_ID        ? p->memcpy_stream_id
-                                                                                                                                  : 0;
-    if (id >= TD_LIMIT_STREAMS)
-        return td_fail(c->err, TD_LIMIT, "stream id %llu over the limit of %u", (unsigned long long)id, TD_LIMIT_STREAMS);
-    t->stream = p->execution_stream_id_case ? (int64_t)id : -1;
-    t->id = p->async_execution_id;
-    for (uint32_t i = 0; i < c->n_async; i++)
-        if (c->async[i].id == t->id) return td_fail(c->err, TD_MALFORMED, "async execution id %llu starts twice", (unsigned long long)t->id);
-    if (c->n_async == c->cap_async) {
-        uint32_t cap = c->cap_async ? 2 * c->cap_async : 16;
-        void *v = td_arena_array(c->arena, cap, sizeof *c->async);
-        if (!v) return td_arena_fail(c->arena, c->err);
-        if (c->n_async) memcpy(v, c->async, c->n_async * sizeof *c->async);
-        c->async = v;
-        c->cap_async = cap;
-    }
-    c->async[c->n_async].id = t->id;
-    c->async[c->n_async++].done = false;
-    td_status_t st = td_thunk_seqs(c, t, 1);
-    return st ? st : seq(c, "thunks", p->thunks, &t->seqs[0]);
-}
-/* One stream for all: the body runs where it starts, so its end needs no wait. */
-td_status_t td_async_start_enqueue(td_run_t *r, const td_thunk_t *t) { return td_thunk_run_seq(r, "thunks", &t->seqs[0]); }
-
-td_status_t td_async_done_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
-    t->id = msg->async_done_thunk->async_execution_id;
-    for (uint32_t i = 0; i < c->n_async; i++)
-        if (c->async[i].id == t->id) {
-            if (c->async[i].done) return td_fail(c->err, TD_MALFORMED, "async execution id %llu is done twice", (unsigned long long)t->id);
-            c->async[i].done = true;
-            return TD_OK;
-        }
-    return td_fail(c->err, TD_MALFORMED, "async execution id %llu was never started", (unsigned long long)t->id);
-}
-td_status_t td_async_done_enqueue(td_run_t *r, const td_thunk_t *t) {
-    (void)r, (void)t;
-    return TD_OK;
+void td_thunk_seq_name(const td_thunk_t *t, uint32_t k, char out[24]) {
+    if (t->kind->enqueue == td_conditional_enqueue) snprintf(out, 24, "branch %u", k);
+    else if (t->kind->enqueue == td_while_enqueue) snprintf(out, 24, "%s", k ? "body" : "condition");
+    else snprintf(out, 24, "thunks");
 }

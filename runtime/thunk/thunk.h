@@ -34,6 +34,9 @@ struct td_thunk {
     uint64_t bytes;           /* copies */
     uint32_t value;           /* memset32 */
     int64_t stream;           /* async: logical stream, else -1 */
+    td_stream_use_t stream_use; /* async: what the logical stream's number counts */
+    uint32_t pair;            /* async: number of the pair, the same in start and done */
+    uint32_t lane;            /* async start, program only */
     const void *extra;        /* the kind's own */
     size_t extra_bytes;
     const char *kernel_name;
@@ -54,18 +57,33 @@ typedef struct td_parse { /* state of td_module_open */
     td_err_t *err;
 } td_parse_t;
 
+/* A stream of a binding and what belongs to it. Lane 0 is the main one. */
+typedef struct td_lane {
+    td_stream_t *stream;
+    void *scratch;
+} td_lane_t;
+
+/* State of one execution. One thread enqueues everything, in the order of the thunks, whatever stream it is
+ * for; so slots, bufs and loops are the same for all streams: what is enqueued holds addresses, not these. */
 typedef struct td_run {
     td_device_t *dev;
-    td_stream_t *stream;
+    td_stream_t *stream; /* of the thunk that is being enqueued, with its scratch */
     void **slots;
     const uint64_t *slot_sizes;
     void **bufs; /* as long as the longest argument list */
     void *scratch;
+    td_lane_t *lanes;
+    td_event_t *fork;    /* for waits that follow the record at once */
+    td_event_t **ends;   /* of each async pair's body */
     int64_t loops[TD_LIMIT_THUNK_DEPTH + 1]; /* innermost last */
     uint32_t n_loops;
     const _Atomic(int) *cancel;
+    uint32_t dropped;    /* number of a wait that is left out, in tests; TD_NO_WAIT: none */
     td_err_t *err;
 } td_run_t;
+
+/* Waits are numbered: 2 * pair is the start's, 2 * pair + 1 the done's. */
+#define TD_NO_WAIT UINT32_MAX
 
 struct td_thunk_kind {
     const char *name;
@@ -91,6 +109,8 @@ td_status_t td_thunk_args(td_parse_t *c, td_thunk_t *t, uint32_t n);
 td_status_t td_thunk_seqs(td_parse_t *c, td_thunk_t *t, uint32_t n);
 td_status_t td_thunk_parse_seq(td_parse_t *c, const char *what, td_thunk_msg_t *const *msgs, size_t n, td_seq_t *out);
 td_status_t td_thunk_run_seq(td_run_t *r, const char *what, const td_seq_t *s);
+/* What the k-th sequence of a thunk is: "body", "branch 2". */
+void td_thunk_seq_name(const td_thunk_t *t, uint32_t k, char out[24]);
 static inline void *td_thunk_addr(const td_run_t *r, const td_kernel_arg_t *a) {
     return r->slots[a->allocation] ? (char *)r->slots[a->allocation] + a->offset : NULL;
 }
@@ -113,6 +133,7 @@ TD_THUNK_KIND(async_start);
 TD_THUNK_KIND(async_done);
 TD_THUNK_KIND(gemm);
 TD_THUNK_KIND(norm);
+TD_THUNK_KIND(custom_call);
 TD_THUNK_KIND(cudnn);
 TD_THUNK_KIND(fft);
 TD_THUNK_KIND(triangular_solve);
@@ -133,13 +154,10 @@ td_status_t td_triangular_solve_lower(td_device_t *dev, const td_hlo_module_t *h
                                       td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
 td_status_t td_select_k_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
                               td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
-TD_THUNK_KIND(custom_call);
 td_status_t td_fft_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
                          td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
 td_status_t td_gemm_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
                           td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
-
-#endif
 td_status_t td_custom_call_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
                                  td_arena_t *arena, uint64_t *out_scratch, td_err_t *err);
 
