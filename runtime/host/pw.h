@@ -68,6 +68,8 @@ typedef struct td_pw_table {
 /* NULL if the register type has none. */
 const td_pw_table_t *td_pw_table(td_type_t reg);
 void td_pw_reduce_precision_f32(float *d, const float *s, size_t n, int exponent, int mantissa);
+/* Of f16 values held as f32: their own subnormals are numbers of that format and no exponents too small. */
+void td_pw_reduce_precision_f16(float *d, const float *s, size_t n, int exponent, int mantissa);
 void td_pw_reduce_precision_f64(double *d, const double *s, size_t n, int exponent, int mantissa);
 
 #define PW_LOOP(body) _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) { body; }

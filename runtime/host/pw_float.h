@@ -2,18 +2,22 @@
 /* Element-wise operations of one native float type. Before including: T, I (signed integer as wide),
  * F(name) (libm function of T), NAME (the table), vec_sleef.h. */
 
-PW_UN(f_abs, T, F(fabs)(x)) VEC_UN(f_acos, SLEEF(acos)(x)) VEC_UN(f_acosh, SLEEF(acosh)(x)) PW_BIN(f_add, T, x + y)
-VEC_UN(f_asin, SLEEF(asin)(x)) VEC_UN(f_asinh, SLEEF(asinh)(x)) VEC_BIN(f_atan2, SLEEF(atan2)(x, y))
-VEC_UN(f_atanh, SLEEF(atanh)(x)) VEC_UN(f_cbrt, SLEEF(cbrt)(x)) PW_UN(f_ceil, T, F(ceil)(x)) VEC_UN(f_cos, SLEEF(cos)(x))
-VEC_UN(f_cosh, SLEEF(cosh)(x)) PW_BIN(f_divide, T, x / y) VEC_UN(f_erf, SLEEF(erf)(x)) VEC_UN(f_exp, SLEEF(exp)(x))
-VEC_UN(f_expm1, SLEEF(expm1)(x)) PW_UN(f_floor, T, F(floor)(x)) PW_UN2(f_finite, T, uint8_t, F(fabs)(x) <= T_MAX)
-VEC_UN(f_log, SLEEF(log)(x)) VEC_UN(f_log1p, SLEEF(log1p)(x)) VEC_UN(f_logistic, 1 / (1 + SLEEF(exp)(-x)))
+PW_UN(f_abs, T, F(fabs)(x)) VEC_UN(f_acos, SLEEF(acos)(x)) VEC_UN(f_acosh, vec_checked(SLEEF(acosh)(x), x, F(acosh)))
+PW_BIN(f_add, T, x + y) VEC_UN(f_asin, SLEEF(asin)(x)) VEC_UN(f_asinh, vec_checked(SLEEF(asinh)(x), x, F(asinh)))
+VEC_BIN(f_atan2, SLEEF(atan2)(x, y)) VEC_UN(f_atanh, SLEEF(atanh)(x)) VEC_UN(f_cbrt, SLEEF(cbrt)(x))
+PW_UN(f_ceil, T, F(ceil)(x)) VEC_UN(f_cos, SLEEF(cos)(x)) VEC_UN(f_cosh, vec_checked(SLEEF(cosh)(x), x, F(cosh)))
+PW_BIN(f_divide, T, x / y) VEC_UN(f_erf, SLEEF(erf)(x))
+VEC_UN(f_exp, sizeof(T) == 4 ? SLEEF(exp)(x) : vec_checked(SLEEF(exp)(x), x, F(exp)))
+VEC_UN(f_expm1, vec_checked(SLEEF(expm1)(x), x, F(expm1))) PW_UN(f_floor, T, F(floor)(x))
+PW_UN2(f_finite, T, uint8_t, F(fabs)(x) <= T_MAX) VEC_UN(f_log, SLEEF(log)(x))
+VEC_UN(f_log1p, vec_checked(SLEEF(log1p)(x), x, F(log1p))) VEC_UN(f_logistic, 1 / (1 + SLEEF(exp)(-x)))
 PW_BIN(f_max, T, x != x ? x : y != y ? y : x >= y ? x : y) PW_BIN(f_min, T, x != x ? x : y != y ? y : x <= y ? x : y)
-PW_BIN(f_multiply, T, x * y) PW_UN(f_negate, T, -x) VEC_BIN(f_power, SLEEF(pow)(x, y))
+PW_BIN(f_multiply, T, x * y) PW_UN(f_negate, T, -x) VEC_BIN(f_power, vec_checked2(SLEEF(pow)(x, y), x, y, F(pow)))
 PW_BIN(f_remainder, T, F(fmod)(x, y)) PW_UN(f_afz, T, F(round)(x)) PW_UN(f_even, T, F(nearbyint)(x))
 PW_UN(f_rsqrt, T, 1 / F(sqrt)(x)) PW_UN(f_sign, T, x > 0 ? (T)1 : x < 0 ? (T)-1 : x) VEC_UN(f_sin, SLEEF(sin)(x))
-VEC_UN(f_sinh, SLEEF(sinh)(x)) PW_UN(f_sqrt, T, F(sqrt)(x)) PW_BIN(f_subtract, T, x - y) VEC_UN(f_tan, SLEEF(tan)(x))
-VEC_UN(f_tanh, SLEEF(tanh)(x)) PW_UN(f_real, T, x) PW_UN(f_imag, T, 0 * (x != x)) PW_COMPARES(f, T)
+VEC_UN(f_sinh, vec_checked(SLEEF(sinh)(x), x, F(sinh))) PW_UN(f_sqrt, T, F(sqrt)(x)) PW_BIN(f_subtract, T, x - y)
+VEC_UN(f_tan, SLEEF(tan)(x)) VEC_UN(f_tanh, SLEEF(tanh)(x)) PW_UN(f_real, T, x) PW_UN(f_imag, T, 0 * (x != x))
+PW_COMPARES(f, T)
 
 static inline T f_clamp1(T lo, T x, T hi) {
     T m = lo != lo ? lo : x != x ? x : x >= lo ? x : lo;

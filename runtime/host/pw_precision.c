@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reduce-precision. */
+#include <math.h>
 #include <string.h>
 
 #include "runtime/host/pw.h"
@@ -26,6 +27,12 @@ void td_pw_reduce_precision_f32(float *d, const float *s, size_t n, int exponent
         u |= sign;
         memcpy(&d[i], &u, 4);
     }
+}
+
+void td_pw_reduce_precision_f16(float *d, const float *s, size_t n, int exponent, int mantissa) {
+    float step = ldexpf(1, -14 - (mantissa < 10 ? mantissa : 10)); /* between subnormals of so many bits */
+    for (size_t i = 0; i < n; i++) d[i] = fabsf(s[i]) < 0x1p-14f ? nearbyintf(s[i] / step) * step : s[i];
+    td_pw_reduce_precision_f32(d, d, n, exponent < 5 ? exponent : 8, mantissa);
 }
 
 void td_pw_reduce_precision_f64(double *d, const double *s, size_t n, int exponent, int mantissa) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SLEEF's functions (1 ulp) over arrays, at the width of the instruction set this file is compiled for.
- * Before including: T float or double, TD_F64_VECTORS for double. */
+ * Before including: T float or double, T_MAX, TD_F64_VECTORS for double. */
 #include <sleef.h>
 #include <string.h>
 
@@ -42,6 +42,32 @@ static inline vec_t vec_at(const T *p) {
     vec_t v;
     memcpy(&v, p, sizeof v);
     return v;
+}
+/* Some of the functions overflow before their results do: what is not finite is asked of libm. */
+static inline vec_t vec_checked(vec_t r, vec_t x, T (*libm)(T)) {
+    T rs[VEC], xs[VEC];
+    int odd = 0;
+    memcpy(rs, &r, sizeof r);
+    for (int i = 0; i < VEC; i++) odd |= !(rs[i] >= -T_MAX && rs[i] <= T_MAX);
+    if (__builtin_expect(!odd, 1)) return r;
+    memcpy(xs, &x, sizeof x);
+    for (int i = 0; i < VEC; i++)
+        if (!(rs[i] >= -T_MAX && rs[i] <= T_MAX)) rs[i] = libm(xs[i]);
+    memcpy(&r, rs, sizeof r);
+    return r;
+}
+static inline vec_t vec_checked2(vec_t r, vec_t x, vec_t y, T (*libm)(T, T)) {
+    T rs[VEC], xs[VEC], ys[VEC];
+    int odd = 0;
+    memcpy(rs, &r, sizeof r);
+    for (int i = 0; i < VEC; i++) odd |= !(rs[i] >= -T_MAX && rs[i] <= T_MAX);
+    if (__builtin_expect(!odd, 1)) return r;
+    memcpy(xs, &x, sizeof x);
+    memcpy(ys, &y, sizeof y);
+    for (int i = 0; i < VEC; i++)
+        if (!(rs[i] >= -T_MAX && rs[i] <= T_MAX)) rs[i] = libm(xs[i], ys[i]);
+    memcpy(&r, rs, sizeof r);
+    return r;
 }
 #define VEC_UN(name, expr)                                                                   \
     static void name(void *d_, const void *a_, const void *b_, const void *c_, size_t n) {   \
