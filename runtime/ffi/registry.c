@@ -142,14 +142,18 @@ static td_status_t add_mapped(td_ffi_registry_t *r, const library_t *l, const td
         if (!fn[other]) return td_fail(err, TD_NOTFOUND, "%s: there is no symbol '%s' for target '%.*s'", l->path, s->symbol, (int)n, s->target);
     }
     td_ffi_bundle_t b = {.instantiate = fn[0], .prepare = fn[1], .initialize = fn[2], .execute = fn[EXECUTE]};
-    return td_ffi_registry_add(r, l->path, (td_ffi_span_t){in->symbols[first].target, n}, (td_ffi_span_t){0}, &b, 0, err);
+    td_status_t s = td_ffi_registry_add(r, l->path, (td_ffi_span_t){in->symbols[first].target, n}, (td_ffi_span_t){0}, &b, 0, err);
+    for (td_ffi_handler_t *h = s ? NULL : r->handlers; h; h = h->next)
+        if (!*h->platform && strlen(h->target) == n && !memcmp(h->target, in->symbols[first].target, n)) h->mapped = true;
+    return s;
 }
 
-static td_status_t add_entries(td_ffi_registry_t *r, const library_t *l, thunkd_ffi_handlers_fn *tell, td_err_t *err) {
+/* A library with a map is called too, for it may register types, but what it tells is not used. */
+static td_status_t add_entries(td_ffi_registry_t *r, const library_t *l, thunkd_ffi_handlers_fn *tell, bool mapped, td_err_t *err) {
     size_t n = 0;
     const thunkd_ffi_entry_t *first = tell(td_ffi_api(), &n);
     td_status_t s = TD_OK;
-    if (!first || !n) return TD_OK;
+    if (!first || !n || mapped) return TD_OK;
     size_t stride = first->struct_size;
     if (stride < TD_FFI_SIZE(thunkd_ffi_entry_t, execute) || stride % sizeof(void *) || stride > 4096)
         return td_fail(err, TD_MISMATCH, "%s: thunkd_ffi_handlers: entries of %zu bytes, expected at least %zu", l->path, stride,
@@ -171,12 +175,13 @@ static td_status_t load(td_ffi_registry_t *r, library_t *l, const td_ffi_library
     td_ffi_loading = &loading;
     l->handle = dlopen(open_as, RTLD_NOW | RTLD_LOCAL);
     if (!l->handle) {
-        const char *why = dlerror();
-        s = td_fail(err, TD_IO, "%.300s: %.180s", l->path, why ? why : "cannot be loaded");
+        const char *why = dlerror(); /* most begin with the path */
+        bool named = why && !strncmp(why, open_as, strlen(open_as));
+        s = td_fail(err, TD_IO, "%.300s%s%.180s", named ? "" : l->path, named ? "" : ": ", why ? why : "cannot be loaded");
     } else {
         *(void **)&tell = dlsym(l->handle, "thunkd_ffi_handlers");
+        if (tell) s = add_entries(r, l, tell, in->n_symbols != 0, err);
         for (uint32_t i = 0; !s && i < in->n_symbols; i++) s = add_mapped(r, l, in, i, err);
-        if (!s && tell) s = add_entries(r, l, tell, err);
         if (!s) s = loading.status;
     }
     td_ffi_loading = NULL;
@@ -208,11 +213,16 @@ static void *own_function(void *handle, const char *name) {
     return ELF64_ST_TYPE(sym->st_info) == STT_FUNC ? p : NULL;
 }
 
+/* 0: not for the device. A map's word goes first, then the platform's name. */
+static int rank(const td_ffi_handler_t *h, const char *device) {
+    return h->mapped ? 3 : !strcmp(h->platform, device) ? 2 : !*h->platform;
+}
+
 td_status_t td_ffi_registry_find(const td_ffi_registry_t *r, const char *target, const char *device, td_arena_t *arena,
                                  const td_ffi_handler_t **out, td_err_t *err) {
     *out = NULL;
     for (const td_ffi_handler_t *h = r ? r->handlers : NULL; h; h = h->next)
-        if (!strcmp(h->target, target) && (!strcmp(h->platform, device) || (!*out && !*h->platform))) *out = h;
+        if (!strcmp(h->target, target) && rank(h, device) > (*out ? rank(*out, device) : 0)) *out = h;
     for (const library_t *l = r && !*out ? r->libraries : NULL; l; l = l->next) {
         void *p = l->by_symbol ? own_function(l->handle, target) : NULL;
         if (!p) continue;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handlers of users' shared libraries, by custom-call target and platform.
  *
- * A library's targets come from, in this order: a map given with it (target -> symbol), its entry point
- * thunkd_ffi_handlers (runtime/ffi/entry.h), handlers it registers through the table while it is being loaded
- * (xla/ffi/api's static registration), and, only if it has none of these, any symbol that equals a target.
+ * A library's targets come from: a map given with it (target -> symbol), else from its entry point
+ * thunkd_ffi_handlers (runtime/ffi/entry.h), also from handlers it registers through the table while it is being
+ * loaded (xla/ffi/api's static registration), and, only if it has none of these, any function named as a target.
  * Each handler is asked for its metadata when it is registered: one whose API version is not accepted fails the
  * load by name. Libraries stay loaded for ever: their threads, types and states may outlive the registry.
  *
@@ -33,6 +33,7 @@ typedef struct td_ffi_handler {
     const td_ffi_api_t *api;       /* the table that its calls are given */
     int32_t major, minor;          /* of the headers it was built with */
     uint32_t traits;
+    bool mapped;     /* by the map, not by the library */
     struct td_ffi_handler *next;
 } td_ffi_handler_t;
 
