@@ -17,6 +17,7 @@ const td_thunk_kind_t td_thunk_kinds[] = {
     KIND("async_start", ASYNC_START_THUNK, async_start, NULL),
     KIND("async_done", ASYNC_DONE_THUNK, async_done, NULL),
     KIND("cublas_lt_matmul", CUBLAS_LT_MATMUL_THUNK, gemm, td_gemm_lower),
+    KIND("gemm", GEMM_THUNK, gemm_legacy, td_gemm_lower),
     KIND("custom_call", CUSTOM_CALL_THUNK, custom_call, td_custom_call_lower),
     KIND("norm", NORM_THUNK, norm, td_norm_lower),
     KIND("cudnn", CUDNN_THUNK, cudnn, td_cudnn_lower),

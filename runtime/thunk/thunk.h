@@ -132,6 +132,7 @@ TD_THUNK_KIND(partition_id);
 TD_THUNK_KIND(async_start);
 TD_THUNK_KIND(async_done);
 TD_THUNK_KIND(gemm);
+TD_THUNK_KIND(gemm_legacy);
 TD_THUNK_KIND(norm);
 TD_THUNK_KIND(custom_call);
 TD_THUNK_KIND(cudnn);
