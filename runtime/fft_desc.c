@@ -7,8 +7,10 @@ _Static_assert(TD_FFT_BATCHES >= TD_LIMIT_RANK, "every dimension may be a batch 
 
 static td_type_t complex_of(td_type_t t) {
     switch (t) {
-    case TD_F32: case TD_C64: return TD_C64;
-    case TD_F64: case TD_C128: return TD_C128;
+    case TD_F32:
+    case TD_C64: return TD_C64;
+    case TD_F64:
+    case TD_C128: return TD_C128;
     default: return TD_TYPE_INVALID;
     }
 }
@@ -37,21 +39,22 @@ static td_status_t check_dims(const td_fft_desc_t *d, const td_shape_t *in, cons
             want_out = last && d->kind == TD_FFT_REAL ? half(n) : n;
         }
         if (a != want_in || b != want_out)
-            return td_fail(err, TD_MISMATCH, "fft: dimension %u goes from %lld to %lld instead of %lld to %lld", i, (long long)a,
-                           (long long)b, (long long)want_in, (long long)want_out);
+            return td_fail(err, TD_MISMATCH, "fft: dimension %u goes from %lld to %lld instead of %lld to %lld", i,
+                           (long long)a, (long long)b, (long long)want_in, (long long)want_out);
     }
     return TD_OK;
 }
 
-td_status_t td_fft_describe(int kind, const int64_t *length, size_t n_length, const td_shape_t *in, const td_shape_t *out,
-                            td_fft_desc_t *out_desc, td_err_t *err) {
+td_status_t td_fft_describe(int kind, const int64_t *length, size_t n_length, const td_shape_t *in,
+                            const td_shape_t *out, td_fft_desc_t *out_desc, td_err_t *err) {
     int64_t is[TD_LIMIT_RANK], os[TD_LIMIT_RANK];
     td_fft_desc_t d = {.kind = (td_fft_kind_t)kind};
     if (kind < TD_FFT_FORWARD || kind > TD_FFT_REAL_INVERSE) return td_fail(err, TD_UNSUPPORTED, "fft kind %d", kind);
     if (n_length < 1 || n_length > TD_FFT_RANK)
         return td_fail(err, TD_UNSUPPORTED, "fft of %zu dimensions instead of 1 to %d", n_length, TD_FFT_RANK);
     if (!td_type_is_array(in->type) || !td_type_is_array(out->type) || in->rank != out->rank || in->rank < n_length)
-        return td_fail(err, TD_MALFORMED, "fft of %zu dimensions from rank %u to rank %u", n_length, in->rank, out->rank);
+        return td_fail(err, TD_MALFORMED, "fft of %zu dimensions from rank %u to rank %u", n_length, in->rank,
+                       out->rank);
     d.rank = (uint32_t)n_length;
     d.n_batches = in->rank - d.rank;
     for (uint32_t i = 0; i < d.rank; i++) d.n[i] = length[i];

@@ -96,7 +96,8 @@ static bool make_plans(td_fft_t *f) {
 td_status_t td_fft_make(const td_fft_desc_t *desc, td_arena_t *arena, const td_fft_t **out, uint64_t *out_scratch,
                         td_err_t *err) {
     if (desc->in_count < 0 || desc->out_count < 0 || desc->in_count > MAX_ELEMENTS || desc->out_count > MAX_ELEMENTS)
-        return td_fail(err, TD_LIMIT, "fft of %lld to %lld elements", (long long)desc->in_count, (long long)desc->out_count);
+        return td_fail(err, TD_LIMIT, "fft of %lld to %lld elements", (long long)desc->in_count,
+                       (long long)desc->out_count);
     td_fft_t *f = TD_NEW(arena, td_fft_t);
     if (!f) return td_arena_fail(arena, err);
     f->d = *desc;
@@ -156,8 +157,8 @@ static td_status_t run(const td_kernel_t *k, void *const *bufs, void *scratch, t
     return TD_OK;
 }
 
-td_status_t td_host_fft_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch,
-                              td_err_t *err) {
+td_status_t td_host_fft_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out,
+                              uint64_t *out_scratch, td_err_t *err) {
     (void)dev;
     const td_fft_t *f = NULL;
     td_kernel_t *k = TD_NEW(arena, td_kernel_t);

@@ -106,7 +106,8 @@ void td_topk_row(const td_topk_desc_t *d, const void *row, int64_t stride, void 
     if (!d->k) return;
     select_best(&keys, d->n, d->k, row, stride * (int64_t)bytes, best);
     for (int64_t i = 0; i < d->k; i++) {
-        memcpy((char *)values + i * value_stride * (int64_t)bytes, (const char *)row + best[i].at * stride * (int64_t)bytes, bytes);
+        memcpy((char *)values + i * value_stride * (int64_t)bytes,
+               (const char *)row + best[i].at * stride * (int64_t)bytes, bytes);
         positions[i * position_stride] = (int32_t)best[i].at;
     }
 }
@@ -121,8 +122,8 @@ static td_status_t run(const td_kernel_t *k, void *const *bufs, void *scratch, t
     return TD_OK;
 }
 
-td_status_t td_host_topk_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch,
-                               td_err_t *err) {
+td_status_t td_host_topk_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out,
+                               uint64_t *out_scratch, td_err_t *err) {
     const td_topk_desc_t *d = desc;
     (void)dev;
     if (td_type_bits(d->type) < 8) return td_fail(err, TD_UNSUPPORTED, "top-k of packed %s", td_type_name(d->type));

@@ -24,7 +24,9 @@ void td_trsm_one(const td_triangular_desc_t *d, const void *a, void *x) {
     CBLAS_SIDE side = d->left ? CblasLeft : CblasRight;
     CBLAS_UPLO uplo = d->lower ? CblasLower : CblasUpper;
     CBLAS_DIAG diag = d->unit_diagonal ? CblasUnit : CblasNonUnit;
-    CBLAS_TRANSPOSE op = d->transpose == TD_TRANSPOSE_NONE ? CblasNoTrans : d->transpose == TD_TRANSPOSE_PLAIN ? CblasTrans : CblasConjTrans;
+    CBLAS_TRANSPOSE op = d->transpose == TD_TRANSPOSE_NONE    ? CblasNoTrans
+                         : d->transpose == TD_TRANSPOSE_PLAIN ? CblasTrans
+                                                              : CblasConjTrans;
     switch (d->type) {
     case TD_F32: cblas_strsm(CblasColMajor, side, uplo, op, diag, m, n, 1, a, lda, x, m); break;
     case TD_F64: cblas_dtrsm(CblasColMajor, side, uplo, op, diag, m, n, 1, a, lda, x, m); break;

@@ -21,15 +21,16 @@ td_status_t td_cholesky_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, 
     if (!c) return td_arena_fail(arena, err);
     TD_NEED(instr->n_operands == 1 && instr->shape->type != TD_TUPLE, "%u operands", instr->n_operands);
     const td_shape_t *a = td_operand(instr, 0);
-    TD_NEED_AS(TD_UNSUPPORTED, td_matrices_init(&c->a, a) && td_matrices_init(&c->l, instr->shape), "element type %s or rank %u",
-               td_type_name(a->type), a->rank);
-    TD_NEED(td_shape_same_dims(a, instr->shape) && c->a.rows == c->a.cols, "matrices of %lldx%lld", (long long)c->a.rows,
-            (long long)c->a.cols);
+    TD_NEED_AS(TD_UNSUPPORTED, td_matrices_init(&c->a, a) && td_matrices_init(&c->l, instr->shape),
+               "element type %s or rank %u", td_type_name(a->type), a->rank);
+    TD_NEED(td_shape_same_dims(a, instr->shape) && c->a.rows == c->a.cols, "matrices of %lldx%lld",
+            (long long)c->a.rows, (long long)c->a.cols);
     TD_NEED_AS(TD_LIMIT, c->a.rows <= INT_MAX, "matrices of %lld rows", (long long)c->a.rows);
     c->lower = instr->cholesky_lower;
     uint64_t n = td_matrix_count(&c->a), elem = td_type_bytes(c->a.work);
     *out_scratch = 0;
-    TD_NEED_AS(TD_LIMIT, td_reserve(out_scratch, n, elem, &c->l_at) && td_reserve(out_scratch, n, elem, &c->raw_at), "scratch overflows");
+    TD_NEED_AS(TD_LIMIT, td_reserve(out_scratch, n, elem, &c->l_at) && td_reserve(out_scratch, n, elem, &c->raw_at),
+               "scratch overflows");
     *out_state = c;
     return TD_OK;
 }

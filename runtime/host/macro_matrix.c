@@ -5,7 +5,10 @@
 
 static td_type_t work_type(td_type_t t) {
     switch (t) {
-    case TD_F32: case TD_F64: case TD_C64: case TD_C128: return t;
+    case TD_F32:
+    case TD_F64:
+    case TD_C64:
+    case TD_C128: return t;
     default: return td_type_is_small_float(t) ? TD_F32 : TD_TYPE_INVALID;
     }
 }

@@ -37,9 +37,11 @@ static int64_t rows(const td_shape_t *s, td_dims_t *out) {
 td_status_t td_topk_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
                             td_err_t *err) {
     uint32_t results = instr->shape->type == TD_TUPLE ? instr->shape->rank : 0;
-    TD_NEED(instr->n_operands == 1 && results >= 2 && results <= 3, "%u operands, %u results", instr->n_operands, results);
+    TD_NEED(instr->n_operands == 1 && results >= 2 && results <= 3, "%u operands, %u results", instr->n_operands,
+            results);
     const td_shape_t *x = td_operand(instr, 0), *v = td_result(instr, 0), *p = td_result(instr, 1);
-    TD_NEED(td_type_is_array(x->type) && x->rank && v->type == x->type && v->rank == x->rank && p->rank == x->rank, "operand and results differ");
+    TD_NEED(td_type_is_array(x->type) && x->rank && v->type == x->type && v->rank == x->rank && p->rank == x->rank,
+            "operand and results differ");
     TD_NEED_AS(TD_UNSUPPORTED, p->type == TD_S32, "positions of type %s", td_type_name(p->type));
     uint32_t last = x->rank - 1;
     for (uint32_t i = 0; i <= last; i++)

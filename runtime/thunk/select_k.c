@@ -6,14 +6,16 @@
 #include "executable.pb-c.h"
 #include "runtime/thunk/thunk.h"
 
-static td_status_t array(td_parse_t *c, const char *what, const Xla__BufferAssignment__BufferAllocationSliceProto *slice,
-                         bool written, uint64_t rows, uint64_t row, uint64_t elem, td_kernel_arg_t *a) {
+static td_status_t array(td_parse_t *c, const char *what,
+                         const Xla__BufferAssignment__BufferAllocationSliceProto *slice, bool written, uint64_t rows,
+                         uint64_t row, uint64_t elem, td_kernel_arg_t *a) {
     uint64_t bytes;
     td_status_t s = td_thunk_slice(c, what, slice, NULL, written, a);
     if (s) return s;
     if (!td_mul_u64(rows, row, &bytes) || !td_mul_u64(bytes, elem, &bytes) || bytes != a->size)
-        return td_fail(c->err, TD_MISMATCH, "%s: slice of %llu bytes for %llu x %llu elements of %llu", what, (unsigned long long)a->size,
-                       (unsigned long long)rows, (unsigned long long)row, (unsigned long long)elem);
+        return td_fail(c->err, TD_MISMATCH, "%s: slice of %llu bytes for %llu x %llu elements of %llu", what,
+                       (unsigned long long)a->size, (unsigned long long)rows, (unsigned long long)row,
+                       (unsigned long long)elem);
     return TD_OK;
 }
 
@@ -22,7 +24,8 @@ td_status_t td_select_k_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk
     td_kernel_arg_t scratch;
     td_topk_desc_t *d = TD_NEW(c->arena, td_topk_desc_t);
     if (!d) return td_arena_fail(c->arena, c->err);
-    if (p->n_args != 3 && p->n_args != 4) return td_fail(c->err, TD_MALFORMED, "%zu arguments instead of 3 or 4", p->n_args);
+    if (p->n_args != 3 && p->n_args != 4)
+        return td_fail(c->err, TD_MALFORMED, "%zu arguments instead of 3 or 4", p->n_args);
     *d = (td_topk_desc_t){.type = (td_type_t)p->dtype, .batch = p->batch_size, .n = p->num_elements, .k = p->k};
     if (!td_type_is_array(d->type) || td_type_is_complex(d->type) || td_type_bits(d->type) < 8)
         return td_fail(c->err, TD_UNSUPPORTED, "element type %s (%d)", td_type_name(d->type), (int)p->dtype);

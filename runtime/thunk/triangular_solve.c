@@ -7,9 +7,11 @@
 #include "runtime/thunk/thunk.h"
 
 /* Sizes from B, with A's side checked against its slice. */
-static td_status_t describe(td_parse_t *c, const td_kernel_arg_t *a, const td_kernel_arg_t *b, td_triangular_desc_t *d) {
+static td_status_t describe(td_parse_t *c, const td_kernel_arg_t *a, const td_kernel_arg_t *b,
+                            td_triangular_desc_t *d) {
     const td_shape_t *s = b->shape;
-    if (!s || !td_type_is_array(s->type) || s->rank < 2) return td_fail(c->err, TD_MALFORMED, "b: no shape of rank 2 or more");
+    if (!s || !td_type_is_array(s->type) || s->rank < 2)
+        return td_fail(c->err, TD_MALFORMED, "b: no shape of rank 2 or more");
     if (s->type != TD_F32 && s->type != TD_F64 && s->type != TD_C64 && s->type != TD_C128)
         return td_fail(c->err, TD_UNSUPPORTED, "b: element type %s", td_type_name(s->type));
     if (s->bytes != b->size)
@@ -23,11 +25,11 @@ static td_status_t describe(td_parse_t *c, const td_kernel_arg_t *a, const td_ke
     d->n = s->dims[s->rank - 1];
     d->batch = (int64_t)batch;
     uint64_t side = (uint64_t)(d->left ? d->m : d->n);
-    if (!td_mul_u64(side, side, &bytes) || !td_mul_u64(bytes, batch, &bytes) || !td_mul_u64(bytes, td_type_bytes(d->type), &bytes) ||
-        batch > INT64_MAX || bytes != a->size)
+    if (!td_mul_u64(side, side, &bytes) || !td_mul_u64(bytes, batch, &bytes) ||
+        !td_mul_u64(bytes, td_type_bytes(d->type), &bytes) || batch > INT64_MAX || bytes != a->size)
         return td_fail(c->err, TD_MISMATCH, "a: slice of %llu bytes is not %llu matrices of %llux%llu %s",
-                       (unsigned long long)a->size, (unsigned long long)batch, (unsigned long long)side, (unsigned long long)side,
-                       td_type_name(d->type));
+                       (unsigned long long)a->size, (unsigned long long)batch, (unsigned long long)side,
+                       (unsigned long long)side, td_type_name(d->type));
     return TD_OK;
 }
 
@@ -43,7 +45,8 @@ td_status_t td_triangular_solve_parse(td_parse_t *c, const td_thunk_msg_t *msg, 
         (p->temp_buffer && (s = td_thunk_shaped(c, "temp", p->temp_buffer, false, &temp)))) /* not used here */
         return s;
     int transpose = o ? (int)o->transpose_a : 0;
-    if (transpose < 0 || transpose > TD_TRANSPOSE_ADJOINT) return td_fail(c->err, TD_UNSUPPORTED, "transpose_a %d", transpose);
+    if (transpose < 0 || transpose > TD_TRANSPOSE_ADJOINT)
+        return td_fail(c->err, TD_UNSUPPORTED, "transpose_a %d", transpose);
     d->transpose = transpose ? (td_transpose_t)transpose : TD_TRANSPOSE_NONE; /* invalid counts as none */
     d->left = o && o->left_side;
     d->lower = o && o->lower;
@@ -54,8 +57,8 @@ td_status_t td_triangular_solve_parse(td_parse_t *c, const td_thunk_msg_t *msg, 
     return TD_OK;
 }
 
-td_status_t td_triangular_solve_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
-                                      td_arena_t *arena, uint64_t *out_scratch, td_err_t *err) {
+td_status_t td_triangular_solve_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from,
+                                      td_thunk_t *t, td_arena_t *arena, uint64_t *out_scratch, td_err_t *err) {
     (void)hlo;
     return dev->ops->library_lower(dev, TD_OP_TRIANGULAR_SOLVE, from->extra, arena, &t->kernel, out_scratch, err);
 }

@@ -107,7 +107,7 @@ START_TEST(arena_calls_back_once_newest_first) {
     n[0] = 3;
     td_arena_deinit(&a);
     ck_assert_int_eq(n[0], 3);
-    td_arena_init(&a, td_alloc_default(), 64); /* too small for anything */
+    td_arena_init(&a, td_alloc_default(), 16); /* too small for anything */
     ck_assert(!td_arena_on_end(&a, note, n));
     td_arena_deinit(&a);
     ck_assert_int_eq(n[0], 3);
