@@ -100,6 +100,13 @@ td_status_t td_hc_split(const char *what, const td_shape_t *s, int64_t *out_batc
     return check_order(what, s, TD_ROW_MAJOR, err);
 }
 
+td_status_t td_hc_array(const char *what, const td_shape_t *s, td_type_t type, int64_t count, td_err_t *err) {
+    char why[96];
+    snprintf(why, sizeof why, "expected %s and at least %lld elements", td_type_name(type), (long long)count);
+    if (s->type != type || s->count < count) return wrong(what, s, why, err);
+    return check_order(what, s, TD_ROW_MAJOR, err);
+}
+
 td_status_t td_hc_scratch(uint64_t *total, uint64_t count, uint64_t bytes, uint64_t *out_at,
                           td_err_t *err) {
     uint64_t size = 0, end = 0, at = *total;

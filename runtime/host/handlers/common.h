@@ -43,6 +43,9 @@ static inline td_status_t td_hc_vec(const char *what, const td_shape_t *s, td_ty
 td_status_t td_hc_split(const char *what, const td_shape_t *s, int64_t *out_batch,
                         int64_t *out_n, td_err_t *err);
 
+/* A dense row-major array of at least count elements, whatever its dimensions. */
+td_status_t td_hc_array(const char *what, const td_shape_t *s, td_type_t type, int64_t count, td_err_t *err);
+
 /* Attributes: present and of that type, else an error that names both. */
 td_status_t td_hc_bool(const td_custom_call_desc_t *d, const char *name, bool *out, td_err_t *err);
 td_status_t td_hc_int(const td_custom_call_desc_t *d, const char *name, int64_t *out, td_err_t *err);
