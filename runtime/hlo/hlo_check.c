@@ -318,7 +318,7 @@ static td_status_t other(const td_hlo_instr_t *in, td_err_t *err) {
 
 td_status_t td_hlo_check_instr(const td_hlo_instr_t *in, td_err_t *err) {
     switch (in->opcode) {
-    case TD_HLO_ABS: case TD_HLO_ACOS: case TD_HLO_ACOSH: case TD_HLO_ASIN: case TD_HLO_ASINH: case TD_HLO_ATANH:
+    case TD_HLO_ABS: case TD_HLO_ACOS: case TD_HLO_ACOSH: case TD_HLO_ASIN: case TD_HLO_ASINH: case TD_HLO_ATAN: case TD_HLO_ATANH:
     case TD_HLO_CBRT: case TD_HLO_CEIL: case TD_HLO_CLZ: case TD_HLO_CONVERT: case TD_HLO_COS: case TD_HLO_COSH:
     case TD_HLO_ERF: case TD_HLO_EXP: case TD_HLO_EXPM1: case TD_HLO_FLOOR: case TD_HLO_IMAG: case TD_HLO_IS_FINITE:
     case TD_HLO_LOG: case TD_HLO_LOG1P: case TD_HLO_LOGISTIC: case TD_HLO_NEGATE: case TD_HLO_NOT: case TD_HLO_POPCNT:
@@ -329,7 +329,7 @@ td_status_t td_hlo_check_instr(const td_hlo_instr_t *in, td_err_t *err) {
         NEED(in->n_operands == 1 && td_shape_same_dims(op(in, 0), in->shape), "operand differs from the result");
         return TD_OK;
     case TD_HLO_ADD: case TD_HLO_AND: case TD_HLO_ATAN2: case TD_HLO_COMPARE: case TD_HLO_COMPLEX: case TD_HLO_DIVIDE:
-    case TD_HLO_MAXIMUM: case TD_HLO_MINIMUM: case TD_HLO_MULTIPLY: case TD_HLO_OR: case TD_HLO_POWER:
+    case TD_HLO_MAXIMUM: case TD_HLO_MINIMUM: case TD_HLO_MULHI: case TD_HLO_MULTIPLY: case TD_HLO_OR: case TD_HLO_POWER:
     case TD_HLO_REMAINDER: case TD_HLO_SHIFT_LEFT: case TD_HLO_SHIFT_RIGHT_ARITHMETIC:
     case TD_HLO_SHIFT_RIGHT_LOGICAL: case TD_HLO_STOCHASTIC_CONVERT: case TD_HLO_SUBTRACT: case TD_HLO_XOR:
         return elementwise(in, 2, err);

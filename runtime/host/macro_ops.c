@@ -35,6 +35,8 @@ static const td_host_op_kind_t kinds[] = {
     {TD_HLO_BATCH_NORM_TRAINING, td_batch_norm_prepare, td_batch_norm_run, false},
     {TD_HLO_BATCH_NORM_INFERENCE, td_batch_norm_prepare, td_batch_norm_run, false},
     {TD_HLO_BATCH_NORM_GRAD, td_batch_norm_prepare, td_batch_norm_run, false},
+    {TD_HLO_RAGGED_DOT, td_ragged_dot_prepare, td_ragged_dot_run, false},
+    {TD_HLO_SCALED_DOT, td_scaled_dot_prepare, td_scaled_dot_run, false},
     {TD_HLO_STOCHASTIC_CONVERT, td_stochastic_prepare, td_stochastic_run, false},
     {TD_HLO_BITCAST, td_bitcast_prepare, td_bitcast_run, false},
     {TD_HLO_BITCAST_CONVERT, td_bitcast_prepare, td_bitcast_run, false},

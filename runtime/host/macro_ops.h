@@ -128,5 +128,7 @@ TD_MACRO(rng);
 TD_MACRO(rng_state);
 TD_MACRO(batch_norm);
 TD_MACRO(stochastic);
+TD_MACRO(ragged_dot);
+TD_MACRO(scaled_dot);
 
 #endif

@@ -115,6 +115,8 @@ static td_pw_fn_t find(const td_hlo_instr_t *in) {
         }
     }
     if (!t) return NULL;
+    td_pw_fn_t narrow = td_pw_narrow(in->operands[0]->shape->type, in->opcode);
+    if (narrow) return narrow;
     if (in->opcode == TD_HLO_COMPARE) return in->n_operands != 2 || (unsigned)in->direction > TD_CMP_LT ? NULL
                                              : in->total_order ? t->total[in->direction] : t->compare[in->direction];
     td_pw_fn_t sub = td_pw_subbyte(in->operands[0]->shape->type, in->opcode);
@@ -124,7 +126,7 @@ static td_pw_fn_t find(const td_hlo_instr_t *in) {
 static uint32_t arity(td_opcode_t op) {
     switch (op) {
     case TD_HLO_ADD: case TD_HLO_AND: case TD_HLO_ATAN2: case TD_HLO_COMPARE: case TD_HLO_COMPLEX: case TD_HLO_DIVIDE:
-    case TD_HLO_MAXIMUM: case TD_HLO_MINIMUM: case TD_HLO_MULTIPLY: case TD_HLO_OR: case TD_HLO_POWER:
+    case TD_HLO_MAXIMUM: case TD_HLO_MINIMUM: case TD_HLO_MULHI: case TD_HLO_MULTIPLY: case TD_HLO_OR: case TD_HLO_POWER:
     case TD_HLO_REMAINDER: case TD_HLO_SHIFT_LEFT: case TD_HLO_SHIFT_RIGHT_ARITHMETIC:
     case TD_HLO_SHIFT_RIGHT_LOGICAL: case TD_HLO_SUBTRACT: case TD_HLO_XOR: return 2;
     case TD_HLO_SELECT: case TD_HLO_CLAMP: return 3;

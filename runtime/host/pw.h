@@ -67,6 +67,8 @@ typedef struct td_pw_table {
 } td_pw_table_t;
 /* NULL if the register type has none. */
 const td_pw_table_t *td_pw_table(td_type_t reg);
+/* Operations on integers below 8 bits that look at their own width; NULL for all others. */
+td_pw_fn_t td_pw_narrow(td_type_t t, td_opcode_t op);
 void td_pw_reduce_precision_f32(float *d, const float *s, size_t n, int exponent, int mantissa);
 /* Of f16 values held as f32: their own subnormals are numbers of that format and no exponents too small. */
 void td_pw_reduce_precision_f16(float *d, const float *s, size_t n, int exponent, int mantissa);

@@ -6,7 +6,7 @@ PW_BIN(z_div, T, x / y) PW_UN(z_neg, T, -x) PW_UN(z_exp, T, FC(cexp)(x)) PW_UN(z
 PW_UN(z_sqrt, T, FC(csqrt)(x)) PW_UN(z_rsqrt, T, 1 / FC(csqrt)(x)) PW_UN(z_tanh, T, FC(ctanh)(x))
 PW_UN(z_tan, T, FC(ctan)(x)) PW_UN(z_sin, T, FC(csin)(x)) PW_UN(z_cos, T, FC(ccos)(x)) PW_UN(z_sinh, T, FC(csinh)(x))
 PW_UN(z_cosh, T, FC(ccosh)(x)) PW_UN(z_asin, T, FC(casin)(x)) PW_UN(z_acos, T, FC(cacos)(x))
-PW_UN(z_asinh, T, FC(casinh)(x)) PW_UN(z_acosh, T, FC(cacosh)(x)) PW_UN(z_atanh, T, FC(catanh)(x))
+PW_UN(z_asinh, T, FC(casinh)(x)) PW_UN(z_acosh, T, FC(cacosh)(x)) PW_UN(z_atanh, T, FC(catanh)(x)) PW_UN(z_atan, T, FC(catan)(x))
 PW_UN2(z_real, T, R, FC(creal)(x)) PW_UN2(z_imag, T, R, FC(cimag)(x)) PW_BIN2(z_eq, T, uint8_t, x == y)
 PW_BIN2(z_ne, T, uint8_t, x != y) PW_UN(z_logistic, T, 1 / (1 + FC(cexp)(-x)))
 
@@ -60,7 +60,7 @@ const td_pw_table_t NAME = {
            [TD_HLO_SQRT] = z_sqrt, [TD_HLO_RSQRT] = z_rsqrt, [TD_HLO_TANH] = z_tanh, [TD_HLO_TAN] = z_tan,
            [TD_HLO_SIN] = z_sin, [TD_HLO_COS] = z_cos, [TD_HLO_SINH] = z_sinh, [TD_HLO_COSH] = z_cosh,
            [TD_HLO_ASIN] = z_asin, [TD_HLO_ACOS] = z_acos, [TD_HLO_ASINH] = z_asinh, [TD_HLO_ACOSH] = z_acosh,
-           [TD_HLO_ATANH] = z_atanh, [TD_HLO_ATAN2] = z_atan2, [TD_HLO_REAL] = z_real, [TD_HLO_IMAG] = z_imag,
+           [TD_HLO_ATAN] = z_atan, [TD_HLO_ATANH] = z_atanh, [TD_HLO_ATAN2] = z_atan2, [TD_HLO_REAL] = z_real, [TD_HLO_IMAG] = z_imag,
            [TD_HLO_LOGISTIC] = z_logistic, [TD_HLO_LOG1P] = z_log1p, [TD_HLO_EXPM1] = z_expm1,
            [TD_HLO_POWER] = z_pow, [TD_HLO_SIGN] = z_sign, [TD_HLO_CBRT] = z_cbrt, [TD_HLO_IS_FINITE] = z_finite},
     .compare = {[TD_CMP_EQ] = z_eq, [TD_CMP_NE] = z_ne},

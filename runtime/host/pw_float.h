@@ -3,7 +3,7 @@
  * F(name) (libm function of T), NAME (the table), vec_sleef.h. */
 
 PW_UN(f_abs, T, F(fabs)(x)) VEC_UN(f_acos, SLEEF(acos)(x)) VEC_UN(f_acosh, vec_checked(SLEEF(acosh)(x), x, F(acosh)))
-PW_BIN(f_add, T, x + y) VEC_UN(f_asin, SLEEF(asin)(x)) VEC_UN(f_asinh, vec_checked(SLEEF(asinh)(x), x, F(asinh)))
+PW_BIN(f_add, T, x + y) VEC_UN(f_asin, SLEEF(asin)(x)) VEC_UN(f_atan, SLEEF(atan)(x)) VEC_UN(f_asinh, vec_checked(SLEEF(asinh)(x), x, F(asinh)))
 VEC_BIN(f_atan2, SLEEF(atan2)(x, y)) VEC_UN(f_atanh, SLEEF(atanh)(x)) VEC_UN(f_cbrt, SLEEF(cbrt)(x))
 PW_UN(f_ceil, T, F(ceil)(x)) VEC_UN(f_cos, SLEEF(cos)(x)) VEC_UN(f_cosh, vec_checked(SLEEF(cosh)(x), x, F(cosh)))
 PW_BIN(f_divide, T, x / y) VEC_UN(f_erf, SLEEF(erf)(x))
@@ -44,7 +44,7 @@ PW_TOTAL(t_eq, ==) PW_TOTAL(t_ne, !=) PW_TOTAL(t_ge, >=) PW_TOTAL(t_gt, >) PW_TO
 const td_pw_table_t NAME = {
     .fn = {
         [TD_HLO_ABS] = f_abs, [TD_HLO_ACOS] = f_acos, [TD_HLO_ACOSH] = f_acosh, [TD_HLO_ADD] = f_add,
-        [TD_HLO_ASIN] = f_asin, [TD_HLO_ASINH] = f_asinh, [TD_HLO_ATAN2] = f_atan2, [TD_HLO_ATANH] = f_atanh,
+        [TD_HLO_ASIN] = f_asin, [TD_HLO_ASINH] = f_asinh, [TD_HLO_ATAN] = f_atan, [TD_HLO_ATAN2] = f_atan2, [TD_HLO_ATANH] = f_atanh,
         [TD_HLO_CBRT] = f_cbrt, [TD_HLO_CEIL] = f_ceil, [TD_HLO_CLAMP] = f_clamp, [TD_HLO_COMPLEX] = f_complex,
         [TD_HLO_COS] = f_cos, [TD_HLO_COSH] = f_cosh, [TD_HLO_DIVIDE] = f_divide, [TD_HLO_ERF] = f_erf,
         [TD_HLO_EXP] = f_exp, [TD_HLO_EXPM1] = f_expm1, [TD_HLO_FLOOR] = f_floor, [TD_HLO_IMAG] = f_imag,

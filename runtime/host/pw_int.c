@@ -18,7 +18,7 @@
 
 #define BELOW_ZERO(y) ((y) < 0)
 #define NEVER(y) false
-#define COMMON(p, T, U, BITS, NEGATIVE)                                                                                     \
+#define COMMON(p, T, U, BITS, NEGATIVE, WIDE)                                                                                     \
     POW_LOOP(T, U, NEGATIVE)                                                                                                \
     PW_BIN(p##_add, T, (uint64_t)x + (uint64_t)y) PW_BIN(p##_sub, T, (uint64_t)x - (uint64_t)y)                   \
     PW_BIN(p##_mul, T, (uint64_t)x * (uint64_t)y) PW_UN(p##_neg, T, 0 - (uint64_t)x) PW_UN(p##_not, T, ~(uint64_t)x) \
@@ -26,24 +26,25 @@
     PW_BIN(p##_max, T, x >= y ? x : y) PW_BIN(p##_min, T, x <= y ? x : y) PW_BIN(p##_pow, T, ipow_##T(x, y))      \
     PW_UN(p##_pop, T, __builtin_popcountll((uint64_t)(U)x))                                                       \
     PW_UN(p##_clz, T, (U)x ? __builtin_clzll((uint64_t)(U)x) - (64 - BITS) : BITS)                                \
+    PW_BIN(p##_mulhi, T, (U)((WIDE)x * (WIDE)y >> BITS))                                                          \
     PW_BIN(p##_shl, T, (U)y < BITS ? (uint64_t)(U)x << ((U)y & (BITS - 1)) : 0)                                   \
     PW_BIN(p##_shr, T, (U)y < BITS ? (U)x >> ((U)y & (BITS - 1)) : 0)                                             \
     PW_CLAMP(p##_clamp, T, x < lo ? (lo > hi ? hi : lo) : x > hi ? hi : x) PW_COMPARES(p, T)
 #define SIGNED(p, T, U, BITS)                                                                                     \
-    COMMON(p, T, U, BITS, BELOW_ZERO)                                                                                         \
+    COMMON(p, T, U, BITS, BELOW_ZERO, __int128)                                                                                         \
     PW_UN(p##_abs, T, x < 0 ? 0 - (uint64_t)x : (uint64_t)x) PW_UN(p##_sign, T, (x > 0) - (x < 0))                \
     PW_BIN(p##_div, T, y == 0 ? (uint64_t)-1 : y == -1 ? 0 - (uint64_t)x : (uint64_t)(x / y))                     \
     PW_BIN(p##_rem, T, y == 0 ? x : y == -1 ? 0 : x % y) PW_BIN(p##_sar, T, x >> ((U)y < BITS ? (U)y : BITS - 1))
 #define UNSIGNED(p, T, BITS)                                                                                      \
     typedef int##BITS##_t p##_signed;                                                                             \
-    COMMON(p, T, T, BITS, NEVER)                                                                                         \
+    COMMON(p, T, T, BITS, NEVER, unsigned __int128)                                                                                         \
     PW_UN(p##_abs, T, x) PW_UN(p##_sign, T, x != 0) PW_BIN(p##_div, T, y == 0 ? (T)-1 : x / y)                    \
     PW_BIN(p##_rem, T, y == 0 ? x : x % y) PW_BIN(p##_sar, T, (p##_signed)x >> (y < BITS ? y : BITS - 1))
 #define TABLE(name, p)                                                                                            \
     const td_pw_table_t name = {                                                                                  \
         .fn = {[TD_HLO_ABS] = p##_abs, [TD_HLO_ADD] = p##_add, [TD_HLO_AND] = p##_and, [TD_HLO_CLAMP] = p##_clamp, \
                [TD_HLO_CLZ] = p##_clz, [TD_HLO_DIVIDE] = p##_div, [TD_HLO_MAXIMUM] = p##_max,                     \
-               [TD_HLO_MINIMUM] = p##_min, [TD_HLO_MULTIPLY] = p##_mul, [TD_HLO_NEGATE] = p##_neg,                \
+               [TD_HLO_MINIMUM] = p##_min, [TD_HLO_MULHI] = p##_mulhi, [TD_HLO_MULTIPLY] = p##_mul, [TD_HLO_NEGATE] = p##_neg, \
                [TD_HLO_NOT] = p##_not, [TD_HLO_OR] = p##_or, [TD_HLO_POPCNT] = p##_pop, [TD_HLO_POWER] = p##_pow, \
                [TD_HLO_REMAINDER] = p##_rem, [TD_HLO_SHIFT_LEFT] = p##_shl,                                       \
                [TD_HLO_SHIFT_RIGHT_ARITHMETIC] = p##_sar, [TD_HLO_SHIFT_RIGHT_LOGICAL] = p##_shr,                 \
