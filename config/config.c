@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <yaml.h>
+
+#include "config/libraries.h"
 
 typedef enum kind { TEXT, U32, U64, MODE } kind_t;
 
@@ -36,7 +37,8 @@ typedef struct loader {
     const char *path;
     td_config_t *config;
     td_err_t *err;
-    bool seen[N_SETTINGS];
+    yaml_document_t *doc;
+    bool seen[N_SETTINGS + 1]; /* the last: ffi_libraries */
 } loader_t;
 
 static td_status_t put_text(td_config_t *c, const setting_t *s, const char *text, td_err_t *err) {
@@ -84,11 +86,11 @@ static td_status_t set(loader_t *l, const setting_t *s, const yaml_node_t *v) {
 
 /* The key that a misspelt one is near to: one letter more, less or other. NULL: none. */
 static const char *near_key(const char *name) {
-    for (size_t i = 0; i < N_SETTINGS; i++) {
-        const char *a = name, *b = settings[i].name;
+    for (size_t i = 0; i <= N_SETTINGS; i++) {
+        const char *key = i < N_SETTINGS ? settings[i].name : "ffi_libraries", *a = name, *b = key;
         while (*a && *a == *b) a++, b++;
         if ((*a && !strcmp(a + 1, b)) || (*b && !strcmp(a, b + 1)) || (*a && *b && !strcmp(a + 1, b + 1)))
-            return settings[i].name;
+            return key;
     }
     return NULL;
 }
@@ -105,6 +107,11 @@ static td_status_t set_pair(loader_t *l, const yaml_node_t *k, const yaml_node_t
             return td_fail(l->err, TD_USAGE, "%s:%lu: %s takes one value", l->path, line, name);
         return set(l, &settings[i], v);
     }
+    if (!strcmp(name, "ffi_libraries")) {
+        if (l->seen[N_SETTINGS]) return td_fail(l->err, TD_USAGE, "%s:%lu: %s is set twice", l->path, line, name);
+        l->seen[N_SETTINGS] = true;
+        return td_config_libraries(l->config, l->path, l->doc, v, l->err);
+    }
     const char *near = near_key(name);
     return td_fail(l->err, TD_USAGE, "%s:%lu: unknown key '%.64s'%s%s%s", l->path, line, name, near ? " (did you mean '" : "",
                    near ? near : "", near ? "'?)" : "");
@@ -112,6 +119,7 @@ static td_status_t set_pair(loader_t *l, const yaml_node_t *k, const yaml_node_t
 
 static td_status_t walk(loader_t *l, yaml_document_t *doc) {
     yaml_node_t *root = yaml_document_get_root_node(doc);
+    l->doc = doc;
     if (!root) return TD_OK;
     if (root->type == YAML_SCALAR_NODE && !root->data.scalar.length) return TD_OK;
     if (root->type != YAML_MAPPING_NODE)
@@ -162,6 +170,7 @@ td_status_t td_config_load(const char *path, td_config_t *out, td_err_t *err) {
 }
 
 void td_config_free(td_config_t *c) {
+    td_config_libraries_free(c);
     free(c->socket);
     free(c->store);
     free(c->device);

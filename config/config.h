@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thunkd's configuration: one YAML mapping of scalars. Thread: one. */
+/* thunkd's configuration: one YAML mapping, of scalars but for ffi_libraries. Thread: one. */
 #ifndef TD_CONFIG_CONFIG_H
 #define TD_CONFIG_CONFIG_H
 
 #include "base/status.h"
+
+typedef struct td_config_handler {
+    char *target, *symbol;
+} td_config_handler_t;
+typedef struct td_config_library { /* of custom-call handlers */
+    char *path;
+    td_config_handler_t *handlers;
+    uint32_t n_handlers; /* 0: the library tells its targets itself */
+} td_config_library_t;
 
 typedef struct td_config {
     char *socket;
@@ -15,6 +24,8 @@ typedef struct td_config {
     uint64_t max_message_bytes;
     uint32_t max_concurrent_streams;
     uint32_t drain_timeout_ms;
+    td_config_library_t *ffi_libraries;
+    uint32_t n_ffi_libraries;
 } td_config_t;
 
 /* Defaults plus the file. Errors read "FILE:LINE: …". On failure nothing is held. */

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "daemon/listen.h"
 #include "daemon/service.h"
+#include "runtime/ffi/registry.h"
 
 #define DEFAULT_CONFIG "/etc/thunkd/thunkd.yaml"
 
@@ -21,6 +22,7 @@ typedef struct args {
 typedef struct daemon {
     td_config_t config;
     uv_loop_t loop;
+    td_ffi_registry_t *ffi; /* NULL without libraries */
     td_device_t *device;
     td_service_t service;
     td_server_t *server;
@@ -124,12 +126,29 @@ static void notify_ready(td_store_t *s) {
     td_notify(text);
 }
 
+static td_status_t load_handlers(daemon_t *d, td_err_t *err) {
+    const td_config_t *c = &d->config;
+    td_status_t s = c->n_ffi_libraries ? td_ffi_registry_create(td_alloc_default(), &d->ffi, err) : TD_OK;
+    for (uint32_t i = 0; s == TD_OK && i < c->n_ffi_libraries; i++) {
+        const td_config_library_t *l = &c->ffi_libraries[i];
+        td_ffi_symbol_t *v = calloc(l->n_handlers + 1u, sizeof *v);
+        if (!v) return td_fail(err, TD_NOMEM, "out of memory");
+        for (uint32_t k = 0; k < l->n_handlers; k++) v[k] = (td_ffi_symbol_t){l->handlers[k].target, l->handlers[k].symbol};
+        td_ffi_library_t lib = {.path = l->path, .symbols = v, .n_symbols = l->n_handlers};
+        s = td_ffi_registry_load(d->ffi, &lib, err);
+        free(v);
+    }
+    return s;
+}
+
 static td_status_t open_models(daemon_t *d, td_err_t *err) {
     const td_config_t *c = &d->config;
-    hold_signals(true); /* not for threads of the device's libraries */
-    td_status_t s = td_device_open(c->device, td_alloc_default(), &d->device, err);
+    hold_signals(true); /* not for threads of the device's and the user's libraries */
+    td_status_t s = load_handlers(d, err);
+    if (s == TD_OK) s = td_device_open(c->device, td_alloc_default(), &d->device, err);
     hold_signals(false);
     if (s != TD_OK) return s;
+    d->device->ffi = d->ffi;
     td_store_opts_t opts = {.dir = c->store, .device = d->device, .concurrency = c->threads};
     return td_store_open(&opts, &d->service.store, err);
 }
@@ -188,6 +207,7 @@ int main(int argc, char **argv) {
         td_server_free(d.server);
         td_store_close(d.service.store);
         td_device_destroy(d.device);
+        td_ffi_registry_destroy(d.ffi);
     }
     td_config_free(&d.config);
     return s == TD_OK ? 0 : report(&err);

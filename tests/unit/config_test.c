@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 static const char *const keys[] = {"socket",      "socket_mode",       "store",                  "device",          "threads",
-                                   "queue_depth", "max_message_bytes", "max_concurrent_streams", "drain_timeout_ms"};
+                                   "queue_depth", "max_message_bytes", "max_concurrent_streams", "drain_timeout_ms",
+                                   "ffi_libraries"};
 #define N_KEYS (sizeof keys / sizeof *keys)
 
 /* On success the caller frees *c. The file's name, for messages, is in path. */
@@ -39,6 +40,7 @@ START_TEST(shipped_file) {
     ck_assert_uint_eq(a.max_message_bytes, b.max_message_bytes);
     ck_assert_uint_eq(a.max_concurrent_streams, b.max_concurrent_streams);
     ck_assert_uint_eq(a.drain_timeout_ms, b.drain_timeout_ms);
+    ck_assert_uint_eq(a.n_ffi_libraries, b.n_ffi_libraries);
     td_config_free(&a);
     td_config_free(&b);
 }
@@ -72,6 +74,25 @@ START_TEST(values) {
 }
 END_TEST
 
+START_TEST(libraries) {
+    static const char text[] = "ffi_libraries:\n- /a.so\n- path: b.so\n  handlers: {t: S, \"t@instantiate\": I}\n- {path: c.so, handlers: {}}\n";
+    char path[64];
+    td_config_t c;
+    td_err_t err = {0};
+    ck_assert_msg(load_text(text, strlen(text), &c, path, &err) == TD_OK, "%s", err.text);
+    ck_assert_uint_eq(c.n_ffi_libraries, 3);
+    ck_assert_str_eq(c.ffi_libraries[0].path, "/a.so");
+    ck_assert_uint_eq(c.ffi_libraries[0].n_handlers, 0);
+    ck_assert_str_eq(c.ffi_libraries[1].path, "b.so");
+    ck_assert_uint_eq(c.ffi_libraries[1].n_handlers, 2);
+    ck_assert_str_eq(c.ffi_libraries[1].handlers[1].target, "t@instantiate");
+    ck_assert_str_eq(c.ffi_libraries[1].handlers[1].symbol, "I");
+    ck_assert_uint_eq(c.ffi_libraries[2].n_handlers, 0);
+    td_config_free(&c);
+    ck_assert_ptr_null(c.ffi_libraries);
+}
+END_TEST
+
 static const struct {
     const char *text, *message; /* after "FILE:" */
 } broken[] = {
@@ -93,6 +114,21 @@ static const struct {
     {"threads: 1\nstore: \"x\n", "3: "},
     {"threads: 1\n  store: x\n", "2: "},
     {"a: \xff\n", "1: "},
+    {"ffi_library: 1\n", "1: unknown key 'ffi_library'"},
+    {"ffi_librarie: 1\n", "1: unknown key 'ffi_librarie' (did you mean 'ffi_libraries'?)"},
+    {"ffi_libraries: /a.so\n", "1: ffi_libraries: expected a list"},
+    {"ffi_libraries: []\nffi_libraries: []\n", "2: ffi_libraries is set twice"},
+    {"ffi_libraries:\n- [a]\n", "2: a library is a path, or 'path:' and 'handlers:'"},
+    {"ffi_libraries:\n- \"\"\n", "2: a library's path: expected 1 to 4095 bytes, got 0"},
+    {"ffi_libraries:\n- \"a\\0b\"\n", "2: a library's path: expected 1 to 4095 bytes, got 3"},
+    {"ffi_libraries:\n- handlers: {t: S}\n", "2: a library without a path"},
+    {"ffi_libraries:\n- path: [a]\n", "2: path takes one value"},
+    {"ffi_libraries:\n- path: a\n  path: b\n", "3: path is set twice"},
+    {"ffi_libraries:\n- path: a\n  xyzzy: b\n", "3: unknown key 'xyzzy' of a library"},
+    {"ffi_libraries:\n- path: a\n  handlers: [t]\n", "3: handlers: expected 'target: symbol' lines"},
+    {"ffi_libraries:\n- path: a\n  handlers: {t: [S]}\n", "3: a handler's symbol takes one value"},
+    {"ffi_libraries:\n- path: a\n  handlers: {t: S, t: T}\n", "3: target 't' is set twice"},
+    {"ffi_libraries:\n- path: a\n  handlers: {t: S}\n  handlers: {u: S}\n", "4: handlers is set twice"},
 };
 
 START_TEST(errors_name_the_line) {
@@ -121,6 +157,7 @@ int main(void) {
     tcase_add_test(t, shipped_file);
     tcase_add_loop_test(t, shipped_file_names_every_key, 0, N_KEYS);
     tcase_add_test(t, values);
+    tcase_add_test(t, libraries);
     tcase_add_loop_test(t, errors_name_the_line, 0, sizeof broken / sizeof *broken);
     tcase_add_test(t, no_file);
     suite_add_tcase(s, t);
