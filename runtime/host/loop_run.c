@@ -177,7 +177,7 @@ static void rows_unit(const work_t *w, char *own, int64_t unit) {
             const td_sink_t *s = &l->sinks[k];
             char *acc = own + s->acc, *total = acc + TD_PW_TILE * 16 - 64, *part = total + 32;
             fold_run(s, td_pw_tapped(l->pw, s->tap, own), (size_t)n, acc, part);
-            if (s->wide) *(double *)(void *)total = (double)*(float *)(void *)part + (done ? *(double *)(void *)total : 0);
+            if (s->wide) *(double *)(void *)total = (double)*(float *)(void *)part + (done ? *(double *)(void *)total : -0.0);
             else if (done) s->fn(total, total, part, NULL, 1);
             else memcpy(total, part, td_type_bytes(s->reg));
             if (done + n < l->row) continue;
@@ -206,7 +206,7 @@ static void columns_unit(const work_t *w, char *own, int64_t unit) {
             const void *x = td_pw_tapped(l->pw, s->tap, own);
             char *acc = own + s->acc;
             if (s->wide) {
-                if (!r) memset(acc, 0, n * sizeof(double));
+                for (size_t i = 0; !r && i < n; i++) ((double *)(void *)acc)[i] = -0.0;
                 add_wide((double *)(void *)acc, x, n);
             } else if (!r) {
                 memcpy(acc, x, n * td_type_bytes(s->reg));

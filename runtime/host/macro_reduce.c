@@ -191,8 +191,10 @@ static void down(const reduce_t *r, const void *const *in, int64_t first, size_t
     }
 }
 
+/* -0 is what adding does not change: sums of -0 stay -0. */
 static double sum_run(const float *x, int64_t n) {
-    double a[16] = {0}, t = 0;
+    double a[16], t = -0.0;
+    for (int k = 0; k < 16; k++) a[k] = -0.0;
     int64_t i = 0;
     for (; i + 16 <= n; i += 16)
         for (int k = 0; k < 16; k++) a[k] += (double)x[i + k];
@@ -205,7 +207,7 @@ static double sum_run(const float *x, int64_t n) {
 static double sum_all(const reduce_t *r, const float *base) {
     const td_dims_t *d = &r->lanes[0].reduced;
     int64_t run = d->n[d->rank - 1], off;
-    double t = 0;
+    double t = -0.0;
     for (int64_t i = 0; i < r->reduced; i += run) {
         td_dims_offsets(d, i, 1, &off);
         t += sum_run(base + off, run);

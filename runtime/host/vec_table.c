@@ -24,9 +24,10 @@ static float fold(float *a) {
     return a[0];
 }
 
-#define LANE_LOOP(term)                                              \
-    float a[LANES] = {0};                                            \
+#define LANE_LOOP(start, term)                                       \
+    float a[LANES];                                                  \
     size_t i = 0;                                                    \
+    for (size_t k = 0; k < LANES; k++) a[k] = start;                 \
     for (; i + LANES <= n; i += LANES)                               \
         for (size_t k = 0; k < LANES; k++) a[k] = (term(i + k)) + a[k]; \
     for (size_t k = 0; i + k < n; k++) a[k] = (term(i + k)) + a[k];     \
@@ -35,9 +36,9 @@ static float fold(float *a) {
 #define X_OF(j) x[j]
 #define XY_OF(j) x[j] * y[j]
 #define XB_OF(j) x[j] * td_bits_f32((uint32_t)y[j] << 16)
-__attribute__((optimize("fp-contract=fast"))) static float sum(const float *x, size_t n) { LANE_LOOP(X_OF); }
-__attribute__((optimize("fp-contract=fast"))) static float dot(const float *x, const float *y, size_t n) { LANE_LOOP(XY_OF); }
-__attribute__((optimize("fp-contract=fast"))) static float dot_bf16(const float *x, const uint16_t *y, size_t n) { LANE_LOOP(XB_OF); }
+__attribute__((optimize("fp-contract=fast"))) static float sum(const float *x, size_t n) { LANE_LOOP(-0.0f, X_OF); } /* -0 + -0 is -0 */
+__attribute__((optimize("fp-contract=fast"))) static float dot(const float *x, const float *y, size_t n) { LANE_LOOP(0, XY_OF); }
+__attribute__((optimize("fp-contract=fast"))) static float dot_bf16(const float *x, const uint16_t *y, size_t n) { LANE_LOOP(0, XB_OF); }
 
 __attribute__((optimize("fp-contract=fast"))) static void axpy(float a, const float *restrict x, float *restrict y, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] += a * x[i];
