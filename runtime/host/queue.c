@@ -219,6 +219,7 @@ td_status_t td_queue_create(const td_alloc_t *alloc, uint64_t delay_seed, td_que
 
 void td_queue_destroy(td_queue_t *q) {
     if (!q) return;
+    if (held == q) held = NULL;
     pthread_mutex_lock(&q->lock);
     q->stop = true;
     pthread_mutex_unlock(&q->lock);
