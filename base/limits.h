@@ -37,5 +37,7 @@
 #define TD_LIMIT_WHILE_ITERATIONS (1ull << 40)
 /* Multiplications of one convolution: padding makes outputs of any size legal, and this many are hours. */
 #define TD_LIMIT_CONV_STEPS (1ull << 50)
+/* Sparse systems are solved densely: 8192 rows take half a GiB in f64. */
+#define TD_LIMIT_SPSOLVE_ROWS 8192
 
 #endif

@@ -28,6 +28,7 @@ TD_HANDLER(eig);
 TD_HANDLER(gtsv2);
 TD_HANDLER(tridiagonal_perturbed);
 TD_HANDLER(sparse);
+TD_HANDLER(csrlsvqr);
 TD_HANDLER(threefry);
 TD_HANDLER(cub_sort);
 TD_HANDLER(cub_scan);

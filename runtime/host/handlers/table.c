@@ -15,6 +15,7 @@ static const td_handler_t rows[] = {
     ROW("cuhybrid_eig_comp", eig, "eigenvalues and vectors of general complex matrices"),
     ROW("cuhybrid_eig_real", eig, "eigenvalues and vectors of general real matrices, as complex arrays"),
     ROW("cuhybrid_geqp3", geqp3, "QR factorization with column pivots (from 1)"),
+    ROW("cusolver_csrlsvqr_ffi", csrlsvqr, "sparse (CSR) system of at most 8192 equations, by dense QR"),
     ROW("cusolver_geev_ffi", geev, "eigenvalues and vectors of general matrices"),
     ROW("cusolver_geqrf_ffi", geqrf, "QR factorization: R, reflectors and tau"),
     ROW("cusolver_gesvd_ffi", gesvd, "singular value decomposition, U and V^H, at least as many rows as columns"),
