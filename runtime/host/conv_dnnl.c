@@ -164,8 +164,8 @@ static void build_drop(build_t *b) {
 static bool attempt(build_t *b) {
     td_conv_dnnl_t *k = b->k;
     const td_conv_desc_t *d = b->d;
-    td_type_t t = b->type, out = d->kind == TD_CONV_BACKWARD_DATA ? d->x.type : d->y.type;
-    td_type_t result = t == TD_BF16 && out == TD_BF16 && !b->finish ? TD_BF16 : TD_F32;
+    const td_conv_array_t *out = d->kind == TD_CONV_BACKWARD_DATA ? &d->x : &d->y;
+    td_type_t t = b->type, result = out->type == TD_BF16 && t == TD_BF16 && !b->finish && lies(out, d->n, false) ? TD_BF16 : TD_F32;
     td_type_t own = k->result == TD_CONV_W ? TD_F32 : d->w.type == TD_BF16 ? TD_BF16 : TD_F32;
     dnnl_primitive_attr_t attr = NULL, plain = NULL;
     const char *impl = "";
@@ -202,6 +202,18 @@ static bool channels_first(const td_conv_desc_t *d) {
     bool ok = d->groups == 1 && d->kind == TD_CONV_FORWARD && !lies(&d->x, d->n, false) && lies(&d->x, d->n, true) && lies(&d->y, d->n, true);
     for (uint32_t s = 0; s < d->n; s++) ok = ok && d->window[s].size == 1 && d->window[s].stride == 1;
     return ok;
+}
+
+/* Does some output lie wholly in the padding? oneDNN 2.6's kernels crash there when an activation follows. */
+static bool padding_only(const td_conv_desc_t *d) {
+    for (uint32_t s = 0; s < d->n; s++) {
+        const td_window_dim_t *w = &d->window[s];
+        for (int64_t p = 0; p < d->y.spatial[s]; p++) {
+            int64_t from = p * w->stride - w->pad_low, skip = from < 0 ? (-from + w->window_dilation - 1) / w->window_dilation : 0;
+            if (skip >= w->size || from + skip * w->window_dilation >= d->x.spatial[s]) return true;
+        }
+    }
+    return false;
 }
 
 static bool sets_make(build_t *b) {
@@ -251,10 +263,10 @@ td_status_t td_conv_dnnl_make(td_conv_plan_t *p, td_arena_t *arena, uint64_t *sc
     bool narrow = in[0]->type == TD_BF16 && in[1]->type == TD_BF16 && dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core_bf16;
     build_t b = {.d = d, .k = k, .channels_first = channels_first(d)};
     int before = td_conv_dnnl_enter(k->threads);
-    bool ok = false;
+    bool ok = false, apart = d->fused && (d->scale != 1 || padding_only(d));
     for (int i = 0; i < 4 && !ok; i++) { /* bf16 before f32, in one pass before two */
         b.type = i < 2 ? TD_BF16 : TD_F32, b.finish = i % 2;
-        if ((i < 2 && !narrow) || (b.finish && !d->fused) || (!b.finish && d->fused && d->scale != 1)) continue;
+        if ((i < 2 && !narrow) || (b.finish && !d->fused) || (!b.finish && apart)) continue;
         ok = attempt(&b);
     }
     ok = ok && scratch_make(p, &b, scratch) && dnnl_primitive_create(&k->conv, b.pd) == dnnl_success &&
