@@ -30,6 +30,8 @@ TD_HANDLER(tridiagonal_perturbed);
 TD_HANDLER(sparse);
 TD_HANDLER(csrlsvqr);
 TD_HANDLER(threefry);
+TD_HANDLER(dce_sink);
+TD_HANDLER(assert);
 TD_HANDLER(cub_sort);
 TD_HANDLER(cub_scan);
 

@@ -8,6 +8,7 @@
 
 #define ROW(target, name, what) {target, td_##name##_prepare, td_##name##_run, what}
 static const td_handler_t rows[] = {
+    ROW("__xla_gpu_assert", assert, "ends the run when its condition is false"),
     ROW("cu_cholesky_update_ffi", cholesky_update, "rank-1 update of an upper Cholesky factor: f32, f64, one matrix"),
     ROW("cu_lu_pivots_to_permutation", lu_pivots, "LU pivots (from 0) as a permutation"),
     ROW("cu_threefry2x32_ffi", threefry, "Threefry 2x32, 20 rounds, element by element"),
@@ -37,6 +38,7 @@ static const td_handler_t rows[] = {
     ROW("cusparse_csr_matvec_ffi", sparse, "product of a CSR matrix and a vector"),
     ROW("cusparse_csr_todense_ffi", sparse, "CSR matrix as a dense one"),
     ROW("cusparse_gtsv2_ffi", gtsv2, "tridiagonal systems, with pivoting"),
+    ROW("dce_sink", dce_sink, "nothing: keeps a value alive"),
     ROW("xla.gpu.ext.cub_scan", cub_scan, "running sums of rows"),
     ROW("xla.gpu.ext.cub_sort_keys", cub_sort, "stable sort of rows"),
     ROW("xla.gpu.ext.cub_sort_pairs", cub_sort, "stable sort of rows and of values with them"),
