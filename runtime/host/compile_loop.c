@@ -151,19 +151,21 @@ td_status_t td_loop_size(td_loop_t *l, td_err_t *err) {
         g->once = g->kind == TD_GEN_MAP && l->tile % l->row == 0 && l->row % period(g->map) == 0;
         g->tile = s, s += (uint64_t)TD_PW_TILE * g->bytes;
     }
-    for (uint32_t i = 0; i < l->n_sinks; i++) l->sinks[i].acc = s, s += (uint64_t)TD_PW_TILE * 16;
+    for (uint32_t i = 0; i < l->n_sinks; i++) l->sinks[i].acc = s, s += (uint64_t)TD_PW_TILE * 32;
     l->tables = s;
     l->scratch = s + td_align_up((size_t)(l->n_gens + l->n_out) * sizeof(void *), 64);
     if (l->scratch > (1ull << 40)) return td_fail(err, TD_LIMIT, "scratch of a loop overflows");
     return TD_OK;
 }
 
+enum { FEW = 64 }; /* terms that f32 sums up well enough one by one */
+
 static void add_sink(td_compiler_t *c, loop_t *l, td_loop_t *t, const td_macro_t *m, bool outs) {
     td_plan_t *p = &c->plan;
     td_type_t type = p->vals[m->first_out].type, reg = td_type_register(type);
     int32_t n = td_pw_copied(&l->b, number_of(p, l, m->in[0]), outs ? 2 : 1);
     t->sinks[t->n_sinks++] = (td_sink_t){.type = type, .reg = reg, .op = m->op, .fn = td_pw_table(reg)->fn[m->op],
-                                         .wide = reg == TD_F32 && m->op == TD_HLO_ADD, .tap = td_pw_tap(&l->b, n), .init_val = m->in[1]};
+                                         .wide = reg == TD_F32 && m->op == TD_HLO_ADD && (m->inner == 1 || m->reduced > FEW), .tap = td_pw_tap(&l->b, n), .init_val = m->in[1]};
     t->reduced = m->reduced, t->inner = m->inner;
 }
 

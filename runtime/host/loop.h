@@ -27,11 +27,11 @@ typedef struct td_sink {
     td_type_t type, reg; /* of the array; of the accumulator */
     td_opcode_t op;
     td_pw_fn_t fn;       /* on registers of type reg */
-    bool wide;           /* f32 sums over columns in f64 */
+    bool wide;           /* f32 sums: of rows by trees, of many terms of a column in f64 */
     uint32_t tap;
     uint32_t init_val;
     td_buf_t init, out;
-    uint64_t acc; /* scratch offset: TD_PW_TILE registers */
+    uint64_t acc; /* scratch offset: TD_PW_TILE registers of 16 bytes, twice */
 } td_sink_t;
 
 typedef struct td_loop {

@@ -119,13 +119,20 @@ static void run_tile(const work_t *w, char *own, int64_t at, size_t n) {
     td_pw_run(l->pw, in, out, n, own);
 }
 
-/* f(init, acc[i]) for n registers, stored as results from `at` on. */
-static void store(const work_t *w, const td_sink_t *s, uint32_t k, void *acc, int64_t at, size_t n) {
+enum { SINK_INITS = 16 * TD_PW_TILE }; /* where in a sink's area initial values stand */
+
+/* f(init, acc[i]) for n registers, stored as results from `at` on. inits: the initial value, n times. */
+static void store(const work_t *w, const td_sink_t *s, uint32_t k, void *acc, int64_t at, size_t n, char *inits) {
+    size_t size = td_type_bytes(s->reg);
     _Alignas(16) char init[16];
     td_convert_array(s->type, td_buf_address(s->init, w->bufs, w->scratch), s->reg, init, 1);
+    run_of(inits, init, 0, n, (uint32_t)size);
     char *out = (char *)td_buf_address(w->l->out[w->l->n_out + k], w->bufs, w->scratch) + at * (int64_t)td_type_bytes(s->type);
-    size_t size = td_type_bytes(s->reg);
-    for (size_t i = 0; i < n; i++) s->fn((char *)acc + i * size, init, (char *)acc + i * size, NULL, 1);
+    if (s->type == s->reg) {
+        s->fn(out, inits, acc, NULL, n);
+        return;
+    }
+    s->fn(acc, inits, acc, NULL, n);
     td_convert_array(s->reg, acc, s->type, out, n);
 }
 
@@ -166,7 +173,7 @@ static void rows_unit(const work_t *w, char *own, int64_t unit) {
             const char *x = td_pw_tapped(l->pw, s->tap, own);
             char *acc = own + s->acc, *to = acc + TD_PW_TILE * 8;
             for (int64_t r = 0; r < rows; r++) fold_run(s, x + (size_t)(r * l->row) * size, (size_t)l->row, acc, to + (size_t)r * size);
-            store(w, s, k, to, at / l->row, (size_t)rows);
+            store(w, s, k, to, at / l->row, (size_t)rows, acc + SINK_INITS);
         }
         return;
     }
@@ -182,13 +189,9 @@ static void rows_unit(const work_t *w, char *own, int64_t unit) {
             else memcpy(total, part, td_type_bytes(s->reg));
             if (done + n < l->row) continue;
             if (s->wide) *(float *)(void *)total = (float)*(double *)(void *)total;
-            store(w, s, k, total, unit, 1);
+            store(w, s, k, total, unit, 1, acc + SINK_INITS);
         }
     }
-}
-
-static void add_wide(double *restrict acc, const float *restrict x, size_t n) {
-    for (size_t i = 0; i < n; i++) acc[i] += (double)x[i];
 }
 
 /* Some columns of one outer index, all their rows, several at a time where rows are short. */
@@ -207,7 +210,7 @@ static void columns_unit(const work_t *w, char *own, int64_t unit) {
             char *acc = own + s->acc;
             if (s->wide) {
                 for (size_t i = 0; !r && i < n; i++) ((double *)(void *)acc)[i] = -0.0;
-                add_wide((double *)(void *)acc, x, n);
+                td_vec()->add_wide(x, (double *)(void *)acc, n);
             } else if (!r) {
                 memcpy(acc, x, n * td_type_bytes(s->reg));
             } else {
@@ -226,11 +229,12 @@ static void columns_unit(const work_t *w, char *own, int64_t unit) {
             else
                 for (size_t j = 0; j < n; j++) a[j] += a[(size_t)i * n + j];
         }
+        char *inits = acc + SINK_INITS;
         if (s->wide) {
             acc += TD_PW_TILE * 8;
             for (size_t j = 0; j < n; j++) ((float *)(void *)acc)[j] = (float)a[j];
         }
-        store(w, s, k, acc, outer * l->row + first, n);
+        store(w, s, k, acc, outer * l->row + first, n, inits);
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dot: batches of matrix products through BLAS, exact loops for integers.
+/* dot: batches of matrix products through oneDNN and BLAS, exact loops for integers.
  *
  * Each array is seen as [batch, rows, columns] with strides. An array whose rows
  * and columns each have one stride, one of them 1, is used where it lies; others
@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "runtime/host/macro_ops.h"
+#include "runtime/host/matmul.h"
+#include "runtime/host/pool.h"
 
 typedef struct side {
     td_type_t type;
@@ -21,8 +23,11 @@ typedef struct side {
 
 typedef struct dot {
     td_type_t type; /* that of the sums */
+    bool bf16;      /* operands multiplied as bf16, sums in f32 */
     int64_t batches, m, n, k;
     side_t a, b, c; /* [m,k], [k,n], [m,n] */
+    td_matmul_t *mm; /* NULL: integers, and one-row f32 and f64 products */
+    uint64_t mm_at, mm_scratch; /* of one worker */
 } dot_t;
 
 /* Joins the listed dimensions into one stride; false if they have none. */
@@ -147,6 +152,39 @@ static td_status_t result_parts(const td_hlo_instr_t *instr, const td_dims_t *l,
     return TD_OK;
 }
 
+static td_mat_t mat(const side_t *s) { return (td_mat_t){s->rows, s->cols, s->row_stride, s->col_stride}; }
+
+/* bf16 operands that lie well are multiplied as they are; everything else in the type of the sums. */
+static td_status_t make_product(dot_t *x, td_arena_t *arena, uint64_t *scratch, td_err_t *err) {
+    if (!x->a.count || !x->b.count || x->type == TD_S32 || x->type == TD_S64) return TD_OK;
+    if ((x->m == 1 || x->n == 1) && (x->type == TD_F32 || x->type == TD_F64) && !x->bf16) return TD_OK;
+    td_mat_t a = mat(&x->a), b = mat(&x->b), c = mat(&x->c);
+    td_status_t st = td_matmul_make(x->bf16 ? TD_BF16 : x->type, x->bf16 ? x->c.type : x->type, &a, &b, &c, arena, &x->mm, &x->mm_scratch, err);
+    if (st) return st;
+    if (!td_reserve(scratch, (uint64_t)td_host_threads(), x->mm_scratch, &x->mm_at)) return td_fail(err, TD_LIMIT, "scratch of a dot overflows");
+    return TD_OK;
+}
+
+/* Where the sides lie, and the product of one batch element. p: parts of left, right and result. */
+static td_status_t plan(dot_t *x, const td_hlo_instr_t *instr, td_dims_t *parts, td_arena_t *arena, uint64_t *out_scratch, td_err_t *err) {
+    td_dims_t *p = TD_NEW_N(arena, td_dims_t, 9);
+    if (!p) return td_arena_fail(arena, err);
+    memcpy(p, parts, 9 * sizeof *p);
+    bool integer = x->type == TD_S32 || x->type == TD_S64;
+    td_type_t in = x->bf16 ? TD_BF16 : x->type, result = x->bf16 ? instr->shape->type : x->type;
+    *out_scratch = 0;
+    bool ok = plan_side(&x->a, td_operand(instr, 0), in, p, true, false, out_scratch) &&
+              plan_side(&x->b, td_operand(instr, 1), in, p + 3, true, integer, out_scratch) &&
+              plan_side(&x->c, instr->shape, result, p + 6, false, integer, out_scratch);
+    TD_NEED_AS(TD_LIMIT, ok, "scratch of a dot overflows");
+    const side_t *sides[3] = {&x->a, &x->b, &x->c};
+    for (int i = 0; i < 3; i++)
+        TD_NEED_AS(TD_UNSUPPORTED, integer || !x->a.count || !x->b.count || (sides[i]->rows <= INT32_MAX && sides[i]->cols <= INT32_MAX &&
+                    sides[i]->row_stride <= INT32_MAX && sides[i]->col_stride <= INT32_MAX), "a matrix is larger than BLAS can index");
+    td_status_t st = make_product(x, arena, out_scratch, err);
+    return st ? td_prefix(err, st, "%s", instr->name) : TD_OK;
+}
+
 td_status_t td_dot_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
                            td_err_t *err) {
     const td_dot_dims_t *d = instr->dot;
@@ -166,16 +204,13 @@ td_status_t td_dot_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void 
     x->m = td_dims_count(&p[1]);
     x->k = td_dims_count(&p[2]);
     x->n = td_dims_count(&p[5]);
-    bool integer = x->type == TD_S32 || x->type == TD_S64;
-    *out_scratch = 0;
-    bool ok = plan_side(&x->a, l, x->type, p, true, false, out_scratch) &&
-              plan_side(&x->b, r, x->type, p + 3, true, integer, out_scratch) &&
-              plan_side(&x->c, o, x->type, p + 6, false, integer, out_scratch);
-    TD_NEED_AS(TD_LIMIT, ok, "scratch of a dot overflows");
-    const side_t *sides[3] = {&x->a, &x->b, &x->c};
-    for (int i = 0; i < 3; i++)
-        TD_NEED_AS(TD_UNSUPPORTED, integer || !x->a.count || !x->b.count || (sides[i]->rows <= INT32_MAX && sides[i]->cols <= INT32_MAX &&
-                    sides[i]->row_stride <= INT32_MAX && sides[i]->col_stride <= INT32_MAX), "a matrix is larger than BLAS can index");
+    x->bf16 = l->type == TD_BF16 && r->type == TD_BF16 && (o->type == TD_BF16 || o->type == TD_F32);
+    if ((st = plan(x, instr, p, arena, out_scratch, err))) return st;
+    if (x->bf16 && !x->mm) { /* no such kernel: widen */
+        x->bf16 = false;
+        x->a = x->b = x->c = (side_t){0};
+        if ((st = plan(x, instr, p, arena, out_scratch, err))) return st;
+    }
     *out_state = x;
     return TD_OK;
 }
@@ -218,33 +253,9 @@ static void matrix_vector(const dot_t *d, const void *a, const void *b, void *c)
     else cblas_dgemv(CblasRowMajor, t, rows, cols, 1, mat, ld, vec, inc, 0, c, out);
 }
 
-static void matrix(const dot_t *d, const void *a, const void *b, void *c) {
-    static const double one[2] = {1, 0}, zero[2] = {0, 0};
-    static const float onef[2] = {1, 0}, zerof[2] = {0, 0};
-    int la, lb, lc, m = (int)d->m, n = (int)d->n, k = (int)d->k;
-    if ((m == 1 || n == 1) && (d->type == TD_F32 || d->type == TD_F64)) {
-        matrix_vector(d, a, b, c);
-        return;
-    }
-    CBLAS_TRANSPOSE ta = form(d->a.row_stride, d->a.col_stride, m, k, &la);
-    CBLAS_TRANSPOSE tb = form(d->b.row_stride, d->b.col_stride, k, n, &lb);
-    CBLAS_ORDER order = CblasRowMajor;
-    if (form(d->c.row_stride, d->c.col_stride, m, n, &lc) == CblasTrans) {
-        order = CblasColMajor; /* then what was plain is transposed */
-        ta = ta == CblasTrans ? CblasNoTrans : CblasTrans;
-        tb = tb == CblasTrans ? CblasNoTrans : CblasTrans;
-    }
-    switch (d->type) {
-    case TD_F32: cblas_sgemm(order, ta, tb, m, n, k, 1, a, la, b, lb, 0, c, lc); break;
-    case TD_F64: cblas_dgemm(order, ta, tb, m, n, k, 1, a, la, b, lb, 0, c, lc); break;
-    case TD_C64: cblas_cgemm(order, ta, tb, m, n, k, onef, a, la, b, lb, zerof, c, lc); break;
-    default: cblas_zgemm(order, ta, tb, m, n, k, one, a, la, b, lb, zero, c, lc); break;
-    }
-}
-
-static const void *ready(const dot_t *d, const side_t *s, const void *p, char *scratch) {
+static const void *ready(const side_t *s, td_type_t type, const void *p, char *scratch) {
     if (s->convert) {
-        td_convert_array(s->type, p, d->type, scratch + s->wide_at, s->count);
+        td_convert_array(s->type, p, type, scratch + s->wide_at, s->count);
         p = scratch + s->wide_at;
     }
     if (s->copy) {
@@ -254,6 +265,30 @@ static const void *ready(const dot_t *d, const side_t *s, const void *p, char *s
     return p;
 }
 
+typedef struct work {
+    const dot_t *d;
+    const char *a, *b;
+    char *c, *scratch;
+} work_t;
+
+static void batches(void *ctx, int64_t first, int64_t last, int worker) {
+    const work_t *w = ctx;
+    const dot_t *d = w->d;
+    int64_t in = td_type_bytes(d->bf16 ? TD_BF16 : d->type), result = d->bf16 ? td_type_bytes(d->c.type) : td_type_bytes(d->type);
+    for (int64_t i = first; i < last; i++) {
+        int64_t ao, bo, co;
+        td_dims_offsets(&d->a.batch, i, 1, &ao);
+        td_dims_offsets(&d->b.batch, i, 1, &bo);
+        td_dims_offsets(&d->c.batch, i, 1, &co);
+        const void *ap = w->a + ao * in, *bp = w->b + bo * in;
+        void *cp = w->c + co * result;
+        if (d->type == TD_S32) dot_u32(d, ap, bp, cp);
+        else if (d->type == TD_S64) dot_u64(d, ap, bp, cp);
+        else if (d->mm) td_matmul_run(d->mm, ap, bp, cp, w->scratch + d->mm_at + d->mm_scratch * (uint64_t)worker);
+        else matrix_vector(d, ap, bp, cp);
+    }
+}
+
 void td_dot_run(const void *state, const void *const *in, void *const *out, void *scratch) {
     const dot_t *d = state;
     if (!d->c.count) return;
@@ -261,21 +296,19 @@ void td_dot_run(const void *state, const void *const *in, void *const *out, void
         memset(out[0], 0, d->c.count * td_type_bytes(d->c.type));
         return;
     }
-    const char *a = ready(d, &d->a, in[0], scratch), *b = ready(d, &d->b, in[1], scratch);
+    td_type_t type = d->bf16 ? TD_BF16 : d->type;
+    work_t w = {.d = d, .scratch = scratch};
+    w.a = ready(&d->a, type, in[0], scratch), w.b = ready(&d->b, type, in[1], scratch);
     char *wide = d->c.convert ? (char *)scratch + d->c.wide_at : out[0];
-    char *c = d->c.copy ? (char *)scratch + d->c.pack_at : wide;
-    int64_t size = td_type_bytes(d->type);
-    for (int64_t i = 0; i < d->batches; i++) {
-        int64_t ao, bo, co;
-        td_dims_offsets(&d->a.batch, i, 1, &ao);
-        td_dims_offsets(&d->b.batch, i, 1, &bo);
-        td_dims_offsets(&d->c.batch, i, 1, &co);
-        const void *ap = a + ao * size, *bp = b + bo * size;
-        void *cp = c + co * size;
-        if (d->type == TD_S32) dot_u32(d, ap, bp, cp);
-        else if (d->type == TD_S64) dot_u64(d, ap, bp, cp);
-        else matrix(d, ap, bp, cp);
+    w.c = d->c.copy ? (char *)scratch + d->c.pack_at : wide;
+    enum { WORTH_A_TEAM = 1 << 18 }; /* multiplications */
+    if (d->batches > 1 && (double)d->batches * (double)d->m * (double)d->n * (double)d->k >= WORTH_A_TEAM) {
+        td_pool_run(d->batches, batches, &w);
+    } else {
+        int team = td_pool_enter();
+        batches(&w, 0, d->batches, 0);
+        td_pool_leave(team);
     }
-    if (d->c.copy) td_strided_copy(&d->c.pack, wide, c);
+    if (d->c.copy) td_strided_copy(&d->c.pack, wide, w.c);
     if (d->c.convert) td_convert_array(d->type, wide, d->c.type, out[0], d->c.count);
 }

@@ -50,3 +50,19 @@ void td_pool_run(int64_t units, td_pool_fn_t fn, void *ctx) {
     (void)busy;
     if (units > 0) fn(ctx, 0, units, 0);
 }
+
+int td_pool_enter(void) {
+#ifdef _OPENMP
+    int n = td_host_threads();
+    if (n > 1 && !omp_in_parallel() && !atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) {
+        omp_set_num_threads(n);
+        return 1;
+    }
+    omp_set_num_threads(1);
+#endif
+    return 0;
+}
+
+void td_pool_leave(int entered) {
+    if (entered) atomic_flag_clear_explicit(&busy, memory_order_release);
+}

@@ -167,6 +167,16 @@ bool td_pw_supported(const td_hlo_instr_t *in) {
     }
 }
 
+/* Is the result of such operands always a value of type t? */
+static bool exact(td_opcode_t op, td_type_t t) {
+    switch (op) {
+    case TD_HLO_SELECT: case TD_HLO_COMPARE: return true;
+    case TD_HLO_MAXIMUM: case TD_HLO_MINIMUM: case TD_HLO_CLAMP: case TD_HLO_ABS: case TD_HLO_NEGATE: case TD_HLO_SIGN:
+    case TD_HLO_CEIL: case TD_HLO_FLOOR: return t == TD_BF16 || t == TD_F16;
+    default: return false;
+    }
+}
+
 td_status_t td_pw_add(td_pw_builder_t *b, const td_hlo_instr_t *in, const int32_t *operands, int32_t *out, td_err_t *err) {
     if (!td_pw_supported(in))
         return td_fail(err, TD_UNSUPPORTED, "%s: %s of %s is not supported", in->name, in->opcode_name ? in->opcode_name : td_opcode_name(in->opcode),
@@ -196,7 +206,7 @@ td_status_t td_pw_add(td_pw_builder_t *b, const td_hlo_instr_t *in, const int32_
         round = true;
     } else {
         op.fn = find(in);
-        round = in->opcode != TD_HLO_SELECT && in->opcode != TD_HLO_COMPARE;
+        round = !exact(in->opcode, t);
     }
     if ((op.d = new_value(b, t, false)) < 0) return td_arena_fail(b->arena, err);
     emit(b, op);
@@ -226,6 +236,7 @@ td_status_t td_pw_finish(td_pw_builder_t *b, td_pw_t **out, td_err_t *err) {
     td_pw_t *p = TD_NEW(b->arena, td_pw_t);
     int32_t *free_list = TD_NEW_N(b->arena, int32_t, b->n_values + 1);
     if (!p || !free_list || b->failed) return td_arena_fail(b->arena, err);
+    td_pw_fuse(b);
     uint32_t n_free = 0, n_tiles = 0, n_consts = 0;
     size_t width = 1;
     for (uint32_t i = 0; i < b->n_ops; i++) {

@@ -14,7 +14,7 @@
 typedef void (*td_pw_fn_t)(void *d, const void *a, const void *b, const void *c, size_t n);
 
 typedef enum td_pw_kind { TD_PW_FN, TD_PW_LOAD, TD_PW_STORE, TD_PW_ROUND, TD_PW_WRAP, TD_PW_CONVERT, TD_PW_BITCAST,
-    TD_PW_REDUCE_PRECISION } td_pw_kind_t;
+    TD_PW_REDUCE_PRECISION, TD_PW_DEAD } td_pw_kind_t;
 typedef struct td_pw_op {
     uint8_t kind, from, to; /* from, to: td_type_t */
     int8_t exponent, mantissa;
@@ -58,6 +58,8 @@ void td_pw_output(td_pw_builder_t *b, int32_t value);
 uint32_t td_pw_tap(td_pw_builder_t *b, int32_t value);
 /* The tile of tap `k` after a run with this scratch. */
 const void *td_pw_tapped(const td_pw_t *p, uint32_t k, const void *scratch);
+/* pw_fuse.c: pairs of f32 operations in one pass, constants as scalars, rounding with the operation. */
+void td_pw_fuse(td_pw_builder_t *b);
 td_status_t td_pw_finish(td_pw_builder_t *b, td_pw_t **out, td_err_t *err);
 
 /* Tables of each register type, by opcode; compare and the like by direction. */

@@ -38,6 +38,7 @@ static void run_op(const td_pw_op_t *o, void **at, size_t n) {
         break;
     case TD_PW_CONVERT: convert(o, d, a, n); break;
     case TD_PW_BITCAST: memmove(d, a, n * td_type_bytes((td_type_t)o->to)); break;
+    case TD_PW_DEAD: break;
     case TD_PW_REDUCE_PRECISION:
         if (o->from == TD_F64) td_pw_reduce_precision_f64(d, a, n, o->exponent, o->mantissa);
         else if (o->to == TD_F16) td_pw_reduce_precision_f16(d, a, n, o->exponent, o->mantissa);

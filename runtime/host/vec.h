@@ -14,6 +14,11 @@
 #define TD_V(name) name##_base
 #endif
 
+/* Pairs of f32 operations: g(f(a, b), c), f in {add, subtract, multiply}, g also c - f. */
+enum { TD_PAIR_ADD, TD_PAIR_SUB, TD_PAIR_MUL, TD_PAIR_RSUB, TD_PAIRS };
+/* One f32 operation with the second operand a scalar (its tile's first element), R: operands exchanged. */
+enum { TD_ONE_ADD, TD_ONE_SUB, TD_ONE_MUL, TD_ONE_RSUB, TD_ONE_DIV, TD_ONE_RDIV, TD_ONE_MAX, TD_ONE_MIN, TD_ONES };
+
 typedef struct td_vec {
     const char *name;
     /* By register type: pred, the native integers, f32, f64, c64, c128; NULL otherwise. */
@@ -23,12 +28,18 @@ typedef struct td_vec {
     void (*small_load)(td_type_t t, const void *src, float *dst, size_t n);
     void (*small_store)(td_type_t t, const float *src, void *dst, size_t n);
     void (*small_round)(td_type_t t, const float *src, float *dst, size_t n);
+    const td_pw_fn_t (*pair)[TD_PAIRS][4]; /* by f, g, and 1: b is a scalar + 2: c is a scalar */
+    const td_pw_fn_t *scalar;              /* TD_ONES of them */
+    const td_pw_fn_t *bf16;                /* add, subtract, multiply in f32, rounded to bf16 */
     /* Sums in f32 lanes over runs of at most TD_PW_TILE elements: error of a tree. */
     float (*sum)(const float *x, size_t n);
     float (*dot)(const float *x, const float *y, size_t n);
     float (*dot_bf16)(const float *x, const uint16_t *y, size_t n);
+    float (*dot_bf16_rounded)(const float *x, const uint16_t *y, size_t n); /* each product rounded to bf16 */
     void (*axpy)(float a, const float *x, float *y, size_t n); /* y += a x */
     void (*axpy_bf16)(float a, const uint16_t *x, float *y, size_t n);
+    void (*axpy_bf16_rounded)(float a, const uint16_t *x, float *y, size_t n);
+    void (*add_wide)(const float *x, double *y, size_t n); /* y += x */
     float (*max)(const float *x, size_t n); /* NaN wins; n at least 1 */
 } td_vec_t;
 

@@ -40,11 +40,22 @@ __attribute__((optimize("fp-contract=fast"))) static float sum(const float *x, s
 __attribute__((optimize("fp-contract=fast"))) static float dot(const float *x, const float *y, size_t n) { LANE_LOOP(0, XY_OF); }
 __attribute__((optimize("fp-contract=fast"))) static float dot_bf16(const float *x, const uint16_t *y, size_t n) { LANE_LOOP(0, XB_OF); }
 
+static inline float rounded(float x) { return td_bits_f32((uint32_t)td_bf16_from_f32(x) << 16); }
+#define XR_OF(j) rounded(x[j] * td_bits_f32((uint32_t)y[j] << 16))
+static float dot_bf16_rounded(const float *x, const uint16_t *y, size_t n) { LANE_LOOP(XR_OF); }
+static void axpy_bf16_rounded(float a, const uint16_t *restrict x, float *restrict y, size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] += rounded(a * td_bits_f32((uint32_t)x[i] << 16));
+}
+
 __attribute__((optimize("fp-contract=fast"))) static void axpy(float a, const float *restrict x, float *restrict y, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] += a * x[i];
 }
 __attribute__((optimize("fp-contract=fast"))) static void axpy_bf16(float a, const uint16_t *restrict x, float *restrict y, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] += a * td_bits_f32((uint32_t)x[i] << 16);
+}
+
+static void add_wide(const float *restrict x, double *restrict y, size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] += (double)x[i];
 }
 
 static inline float max2(float x, float y) { return x != x ? x : y != y ? y : x >= y ? x : y; }
@@ -67,7 +78,7 @@ const td_vec_t TD_V(td_vec) = {
                [TD_U64] = &td_pw_u64, [TD_F32] = &td_pw_f32, [TD_F64] = &td_pw_f64, [TD_C64] = &td_pw_c64,
                [TD_C128] = &td_pw_c128},
     .select = {select_uint8_t, select_uint16_t, select_uint32_t, select_uint64_t, select_u128_t},
-    .convert = td_convert_isa, .small_load = td_small_load_isa, .small_store = td_small_store_isa,
-    .small_round = td_small_round_isa, .sum = sum, .dot = dot, .dot_bf16 = dot_bf16, .axpy = axpy,
-    .axpy_bf16 = axpy_bf16, .max = max,
+    .pair = td_pairs_isa, .scalar = td_scalars_isa, .bf16 = td_bf16_isa, .convert = td_convert_isa, .small_load = td_small_load_isa, .small_store = td_small_store_isa,
+    .small_round = td_small_round_isa, .sum = sum, .dot = dot, .dot_bf16 = dot_bf16, .dot_bf16_rounded = dot_bf16_rounded, .axpy_bf16_rounded = axpy_bf16_rounded, .axpy = axpy,
+    .axpy_bf16 = axpy_bf16, .add_wide = add_wide, .max = max,
 };
