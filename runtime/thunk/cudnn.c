@@ -7,6 +7,7 @@
 
 #include "executable.pb-c.h"
 #include "runtime/thunk/attention.h"
+#include "runtime/thunk/gemm_block.h"
 #include "runtime/thunk/thunk.h"
 
 /* What lower passes on; t->extra of all but fusions. */
@@ -72,6 +73,18 @@ static td_status_t drop_workspace(td_parse_t *c, td_thunk_t *t) {
     return TD_OK;
 }
 
+/* The product's buffers in the order that td_gemm_desc_t tells. */
+static td_status_t block_scaled(td_parse_t *c, td_thunk_t *t, td_gemm_desc_t *d) {
+    td_status_t st = td_gemm_block_describe(t->instr, d, c->err);
+    if (st) return st;
+    const td_kernel_arg_t *from = t->args, *result = from + t->instr->n_operands;
+    if ((st = td_thunk_args(c, t, 6u + d->has_d_scale))) return st;
+    td_kernel_arg_t *a = t->args;
+    a[0] = from[0], a[1] = from[1], a[2] = a[3] = *result, a[4] = from[2], a[5] = from[3];
+    if (d->has_d_scale) a[6] = from[4];
+    return TD_OK;
+}
+
 static td_status_t custom_call(td_parse_t *c, td_thunk_t *t) {
     const char *target = t->instr->custom_call_target ? t->instr->custom_call_target : "";
     cudnn_t *x = TD_NEW(c->arena, cudnn_t);
@@ -80,6 +93,9 @@ static td_status_t custom_call(td_parse_t *c, td_thunk_t *t) {
     if (td_attention_target(target)) {
         x->op = TD_OP_ATTENTION;
         st = td_attention_describe(t->instr, &x->desc.attention, c->err);
+    } else if (!strcmp(target, "__cudnn$blockScaledDot")) {
+        x->op = TD_OP_GEMM;
+        st = block_scaled(c, t, &x->desc.gemm);
     } else {
         return td_fail(c->err, TD_UNSUPPORTED, "'%s': cuDNN custom call %.60s is not supported", t->instr->name, target);
     }
