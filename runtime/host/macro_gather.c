@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gather: one clamped window of the operand per index vector. */
 #include "runtime/host/macro_ops.h"
+#include "runtime/host/pool.h"
 
 typedef struct gather {
     td_strided_t window;
     td_dims_t index;    /* batch positions in the indices, */
     td_dims_t result;   /* in the result, */
     td_dims_t operand;  /* and in the operand (batching dimensions) */
-    int64_t count;
+    int64_t count, elements; /* index vectors; of the result */
     uint32_t comps, size;
     td_type_t type;
     int64_t comp_stride, max[TD_LIMIT_RANK], stride[TD_LIMIT_RANK]; /* per index component */
@@ -126,29 +127,60 @@ td_status_t td_gather_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, vo
     }
     x->type = td_operand(instr, 1)->type;
     x->size = td_elem(a);
+    x->elements = instr->shape->count;
     if (!instr->shape->count) x->count = 0;
     *out_state = x;
     *out_scratch = 0;
     return TD_OK;
 }
 
-void td_gather_run(const void *state, const void *const *in, void *const *out, void *scratch) {
-    enum { TILE = 128 };
-    const gather_t *x = state;
-    int64_t index[TILE], result[TILE], operand[TILE];
-    (void)scratch;
-    for (int64_t first = 0; first < x->count; first += TILE) {
+enum { TILE = 128 };
+
+/* at[i] += the clamped component k of index vector i, in elements of the operand. */
+static void add_component(const gather_t *x, uint32_t k, const void *indices, const int64_t *index, size_t n, int64_t *at) {
+    int64_t from = k * x->comp_stride, max = x->max[k], stride = x->stride[k];
+    if (x->type == TD_S32) {
+        const int32_t *p = (const int32_t *)indices + from;
+        for (size_t i = 0; i < n; i++) at[i] += td_clamp_index(p[index[i]], max) * stride;
+        return;
+    }
+    for (size_t i = 0; i < n; i++) at[i] += td_clamp_index(td_index_at(x->type, indices, index[i] + from), max) * stride;
+}
+
+typedef struct work {
+    const gather_t *x;
+    const char *operand;
+    const void *indices;
+    char *out;
+} work_t;
+
+static void tiles(void *ctx, int64_t first_tile, int64_t last_tile, int worker) {
+    const work_t *w = ctx;
+    const gather_t *x = w->x;
+    int64_t index[TILE], result[TILE], at[TILE];
+    (void)worker;
+    for (int64_t t = first_tile; t < last_tile; t++) {
+        int64_t first = t * TILE;
         size_t n = x->count - first < TILE ? (size_t)(x->count - first) : TILE;
         td_dims_offsets(&x->index, first, n, index);
         td_dims_offsets(&x->result, first, n, result);
-        td_dims_offsets(&x->operand, first, n, operand);
-        for (size_t i = 0; i < n; i++) {
-            int64_t at = operand[i];
-            for (uint32_t k = 0; k < x->comps; k++) {
-                int64_t s = td_index_at(x->type, in[1], index[i] + k * x->comp_stride);
-                at += td_clamp_index(s, x->max[k]) * x->stride[k];
-            }
-            td_strided_copy(&x->window, (char *)out[0] + result[i] * x->size, (const char *)in[0] + at * x->size);
+        td_dims_offsets(&x->operand, first, n, at);
+        for (uint32_t k = 0; k < x->comps; k++) add_component(x, k, w->indices, index, n, at);
+        if (!x->window.rank && !x->window.empty) { /* single elements */
+            uint64_t taken[2 * TILE];
+            td_take(x->size, w->operand, at, n, taken);
+            td_put(x->size, taken, result, n, w->out);
+            continue;
         }
+        for (size_t i = 0; i < n; i++) td_strided_copy(&x->window, w->out + result[i] * x->size, w->operand + at[i] * x->size);
     }
+}
+
+void td_gather_run(const void *state, const void *const *in, void *const *out, void *scratch) {
+    const gather_t *x = state;
+    work_t w = {x, in[0], in[1], out[0]};
+    int64_t n = (x->count + TILE - 1) / TILE;
+    (void)scratch;
+    if (x->elements >= 16384) td_pool_run(n, tiles, &w);
+    else tiles(&w, 0, n, 0);
 }

@@ -42,7 +42,7 @@ __attribute__((optimize("fp-contract=fast"))) static float dot_bf16(const float 
 
 static inline float rounded(float x) { return td_bits_f32((uint32_t)td_bf16_from_f32(x) << 16); }
 #define XR_OF(j) rounded(x[j] * td_bits_f32((uint32_t)y[j] << 16))
-static float dot_bf16_rounded(const float *x, const uint16_t *y, size_t n) { LANE_LOOP(XR_OF); }
+static float dot_bf16_rounded(const float *x, const uint16_t *y, size_t n) { LANE_LOOP(0, XR_OF); }
 static void axpy_bf16_rounded(float a, const uint16_t *restrict x, float *restrict y, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] += rounded(a * td_bits_f32((uint32_t)x[i] << 16));
 }
