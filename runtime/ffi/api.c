@@ -93,6 +93,14 @@ static td_ffi_error_t *type_add(const td_ffi_span_t *name, int64_t *id, void (*d
     return NULL;
 }
 
+/* While a library is loaded its refused registrations fail the load, whether it looks at them or not. */
+static void note(td_status_t s, const char *text) {
+    td_ffi_loading_t *l = td_ffi_loading;
+    if (!l || l->status) return;
+    l->status = s;
+    td_fail(l->err, s, "%s", text);
+}
+
 static td_ffi_error_t *type_register(td_ffi_type_register_t *a) {
     TD_FFI_CHECK(a, td_ffi_type_register_t, type_id);
     if (!a->type_id || !a->name.ptr || !a->name.len || a->name.len > 4096)
@@ -103,6 +111,11 @@ static td_ffi_error_t *type_register(td_ffi_type_register_t *a) {
     pthread_mutex_lock(&types_lock);
     td_ffi_error_t *e = type_add(&a->name, &a->type_id->type_id, has ? info->deleter : NULL);
     pthread_mutex_unlock(&types_lock);
+    if (e && td_ffi_loading) {
+        char text[400];
+        snprintf(text, sizeof text, "%.200s: %.180s", td_ffi_loading->path, e->text);
+        note(TD_MISMATCH, text);
+    }
     return e;
 }
 
@@ -131,10 +144,7 @@ static td_ffi_error_t *handler_register(td_ffi_handler_register_t *a) {
         l->registered++;
         return NULL;
     }
-    if (!l->status) {
-        l->status = s;
-        if (l->err) *l->err = err;
-    }
+    note(s, err.text);
     return td_ffi_errorf(TD_FFI_INVALID_ARGUMENT, "%s", err.text);
 }
 
