@@ -198,8 +198,9 @@ static bool fits(const td_conv_plan_t *p) {
     return ok;
 }
 
+/* Only where no array has to be staged: rows in scratch have channels last. */
 static bool channels_first(const td_conv_desc_t *d) {
-    bool ok = d->groups == 1 && d->kind == TD_CONV_FORWARD && !lies(&d->x, d->n, false) && lies(&d->x, d->n, true) && lies(&d->y, d->n, true);
+    bool ok = d->groups == 1 && d->x.type == TD_F32 && d->y.type == TD_F32 && d->kind == TD_CONV_FORWARD && !lies(&d->x, d->n, false) && lies(&d->x, d->n, true) && lies(&d->y, d->n, true);
     for (uint32_t s = 0; s < d->n; s++) ok = ok && d->window[s].size == 1 && d->window[s].stride == 1;
     return ok;
 }
@@ -261,12 +262,13 @@ td_status_t td_conv_dnnl_make(td_conv_plan_t *p, td_arena_t *arena, uint64_t *sc
     k->result = d->kind == TD_CONV_BACKWARD_DATA ? TD_CONV_X : d->kind == TD_CONV_BACKWARD_FILTER ? TD_CONV_W : TD_CONV_Y;
     const td_conv_array_t *in[2] = {k->result == TD_CONV_X ? &d->y : &d->x, k->result == TD_CONV_W ? &d->y : &d->w};
     bool narrow = in[0]->type == TD_BF16 && in[1]->type == TD_BF16 && dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core_bf16;
-    build_t b = {.d = d, .k = k, .channels_first = channels_first(d)};
+    build_t b = {.d = d, .k = k};
     int before = td_conv_dnnl_enter(k->threads);
     bool ok = false, apart = d->fused && (d->scale != 1 || padding_only(d));
     for (int i = 0; i < 4 && !ok; i++) { /* bf16 before f32, in one pass before two */
         b.type = i < 2 ? TD_BF16 : TD_F32, b.finish = i % 2;
         if ((i < 2 && !narrow) || (b.finish && !d->fused) || (!b.finish && apart)) continue;
+        b.channels_first = !b.finish && channels_first(d);
         ok = attempt(&b);
     }
     ok = ok && scratch_make(p, &b, scratch) && dnnl_primitive_create(&k->conv, b.pd) == dnnl_success &&
