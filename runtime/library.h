@@ -123,7 +123,9 @@ typedef struct td_conv_desc {
  * Forward e^(-2 pi i jk/n), unscaled; inverse e^(+2 pi i jk/n) times 1/(product of n). n is the length of the real
  * (or only) array; on the complex side of the real kinds the last dimension has n/2+1 elements. Buffers: in, out. */
 enum { TD_FFT_RANK = 3, TD_FFT_BATCHES = 64 };
-typedef enum td_fft_kind { TD_FFT_FORWARD, TD_FFT_INVERSE, TD_FFT_REAL, TD_FFT_REAL_INVERSE } td_fft_kind_t; /* numbers of xla.FftType */
+typedef enum td_fft_kind { /* numbers of xla.FftType */
+    TD_FFT_FORWARD, TD_FFT_INVERSE, TD_FFT_REAL, TD_FFT_REAL_INVERSE
+} td_fft_kind_t;
 typedef struct td_fft_desc {
     td_fft_kind_t kind;
     bool f64; /* f64 and c128 instead of f32 and c64 */
@@ -136,7 +138,9 @@ typedef struct td_fft_desc {
 /* op(A) X = B, or X op(A) = B if not left: X (m x n) overwrites B. A is square, m or n wide; only its `lower` or upper
  * triangle is read, without the diagonal if that is taken for ones. Column-major and dense, batch after batch.
  * Buffers: a, b. Types: f32, f64, c64, c128. */
-typedef enum td_transpose { TD_TRANSPOSE_NONE = 1, TD_TRANSPOSE_PLAIN = 2, TD_TRANSPOSE_ADJOINT = 3 } td_transpose_t; /* numbers of xla.TriangularSolveOptions.Transpose */
+typedef enum td_transpose { /* numbers of xla.TriangularSolveOptions.Transpose */
+    TD_TRANSPOSE_NONE = 1, TD_TRANSPOSE_PLAIN = 2, TD_TRANSPOSE_ADJOINT = 3
+} td_transpose_t;
 typedef struct td_triangular_desc {
     td_type_t type;
     bool left, lower, unit_diagonal;

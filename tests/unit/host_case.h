@@ -17,7 +17,8 @@ static void setup(void) { td_arena_init(&arena, td_alloc_default(), 0); }
 static void teardown(void) { td_arena_deinit(&arena); }
 
 #define DIMS(...) (sizeof((int64_t[]){0, ##__VA_ARGS__}) / 8 - 1), (const int64_t[]){0, ##__VA_ARGS__} + 1
-#define LAYOUT(...) (const int32_t[]){__VA_ARGS__}
+#define LAYOUT(...) \
+    (const int32_t[]) { __VA_ARGS__ }
 #define INTS(...) ((td_ints_t){(const int64_t[]){__VA_ARGS__}, sizeof((int64_t[]){__VA_ARGS__}) / 8})
 
 static inline const td_shape_t *shape(td_type_t t, const int32_t *layout, size_t rank, const int64_t *dims) {
@@ -37,8 +38,13 @@ static inline td_hlo_instr_t *node(td_opcode_t op, const td_shape_t *s, const td
     i[1] = (td_hlo_instr_t){.opcode = TD_HLO_PARAMETER, .shape = a, .name = "a"};
     i[2] = (td_hlo_instr_t){.opcode = TD_HLO_PARAMETER, .shape = b, .name = "b"};
     o[0] = &i[1], o[1] = &i[2];
-    i[0] = (td_hlo_instr_t){.opcode = op, .shape = s, .name = "x", .opcode_name = td_opcode_name(op), .operands = o,
-                            .n_operands = b ? 2 : 1, .backend_config = ""};
+    i[0] = (td_hlo_instr_t){.opcode = op,
+                            .shape = s,
+                            .name = "x",
+                            .opcode_name = td_opcode_name(op),
+                            .operands = o,
+                            .n_operands = b ? 2 : 1,
+                            .backend_config = ""};
     return i;
 }
 static inline td_status_t run(td_hlo_instr_t *i, const void *a, const void *b, void *out, void *out2) {
@@ -70,7 +76,8 @@ static inline td_status_t launch(td_library_op_t op, const void *desc, void *con
 static inline void close_to(const void *got, td_type_t t, const double *want, size_t n) {
     for (size_t i = 0; i < n; i++) {
         double g = t == TD_F32 ? (double)((const float *)got)[i] : ((const double *)got)[i];
-        ck_assert_msg(fabs(g - want[i]) <= (t == TD_F32 ? 2e-6 : 1e-9) * (1 + fabs(want[i])), "element %zu: %.10g instead of %.10g", i, g, want[i]);
+        ck_assert_msg(fabs(g - want[i]) <= (t == TD_F32 ? 2e-6 : 1e-9) * (1 + fabs(want[i])),
+                      "element %zu: %.10g instead of %.10g", i, g, want[i]);
     }
 }
 #define CLOSE(got, t, want) close_to(got, t, want, sizeof(want) / sizeof *(want))

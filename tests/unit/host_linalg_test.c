@@ -3,7 +3,8 @@
  * (linalg.solve_triangular) and numpy 2.4 (linalg.cholesky), printed with %.10g; orders by hand. */
 #include "tests/unit/host_case.h"
 
-static td_hlo_instr_t *solve(bool left, bool lower, bool unit, int transpose, const td_shape_t *a, const td_shape_t *b) {
+static td_hlo_instr_t *solve(bool left, bool lower, bool unit, int transpose, const td_shape_t *a,
+                             const td_shape_t *b) {
     td_hlo_instr_t *i = node(TD_HLO_TRIANGULAR_SOLVE, b, a, b);
     i->triangular.left_side = left, i->triangular.lower = lower, i->triangular.unit_diagonal = unit;
     i->triangular.transpose_a = transpose;
@@ -12,7 +13,8 @@ static td_hlo_instr_t *solve(bool left, bool lower, bool unit, int transpose, co
 #define N NAN /* where nothing may be read */
 
 START_TEST(solve_real) {
-    const double a[9] = {2, N, N, 3, 6, N, 4, 7, 9}, unit[9] = {N, N, N, 3, N, N, 4, 7, N}, upper[9] = {2, 3, 4, N, 6, 7, N, N, 9};
+    const double a[9] = {2, N, N, 3, 6, N, 4, 7, 9}, unit[9] = {N, N, N, 3, N, N, 4, 7, N},
+                 upper[9] = {2, 3, 4, N, 6, 7, N, N, 9};
     const double b[6] = {1, 2, 3, 4, 5, 6}, c[6] = {1, 3, 5, 2, 4, 6};
     const double left[] = {0.5, 1, 0.25, 0.1666666667, 0.1388888889, 0.09259259259};
     const double left_t[] = {-0.3888888889, -0.1666666667, -0.1481481481, -0.1111111111, 0.5555555556, 0.6666666667};
@@ -23,7 +25,8 @@ START_TEST(solve_real) {
     float af[9], bf[6], xf[6];
     narrow(a, af, 9), narrow(b, bf, 6);
     const td_shape_t *m = shape(TD_F64, NULL, DIMS(3, 3)), *mc = shape(TD_F64, LAYOUT(0, 1), DIMS(3, 3));
-    const td_shape_t *s = shape(TD_F64, NULL, DIMS(3, 2)), *t = shape(TD_F64, NULL, DIMS(2, 3)), *tc = shape(TD_F64, LAYOUT(0, 1), DIMS(2, 3));
+    const td_shape_t *s = shape(TD_F64, NULL, DIMS(3, 2)), *t = shape(TD_F64, NULL, DIMS(2, 3)),
+                     *tc = shape(TD_F64, LAYOUT(0, 1), DIMS(2, 3));
     ck_assert_int_eq(run(solve(true, true, false, 1, m, s), a, b, x, NULL), TD_OK);
     CLOSE(x, TD_F64, left);
     ck_assert_int_eq(run(solve(true, true, false, 0, m, s), a, b, x, NULL), TD_OK);
@@ -32,7 +35,8 @@ START_TEST(solve_real) {
     CLOSE(x, TD_F64, left_t);
     ck_assert_int_eq(run(solve(true, false, false, 1, m, s), upper, b, x, NULL), TD_OK);
     CLOSE(x, TD_F64, left_t);
-    ck_assert_int_eq(run(solve(true, false, false, 1, mc, s), a, b, x, NULL), TD_OK); /* a read column by column is upper */
+    ck_assert_int_eq(run(solve(true, false, false, 1, mc, s), a, b, x, NULL),
+                     TD_OK); /* a read column by column is upper */
     CLOSE(x, TD_F64, left_t);
     ck_assert_int_eq(run(solve(true, true, true, 1, m, s), unit, b, x, NULL), TD_OK);
     CLOSE(x, TD_F64, left_unit);
@@ -40,32 +44,40 @@ START_TEST(solve_real) {
     CLOSE(x, TD_F64, right);
     ck_assert_int_eq(run(solve(false, true, false, 3, m, t), a, c, x, NULL), TD_OK);
     CLOSE(x, TD_F64, right_t);
-    ck_assert_int_eq(run(solve(false, true, false, 2, m, tc), a, b, x, NULL), TD_OK); /* b read column by column is c, x likewise */
+    ck_assert_int_eq(run(solve(false, true, false, 2, m, tc), a, b, x, NULL),
+                     TD_OK); /* b read column by column is c, x likewise */
     CLOSE(x, TD_F64, left);
-    ck_assert_int_eq(run(solve(true, true, false, 1, shape(TD_F32, NULL, DIMS(3, 3)), shape(TD_F32, NULL, DIMS(3, 2))), af, bf, xf, NULL), TD_OK);
+    ck_assert_int_eq(run(solve(true, true, false, 1, shape(TD_F32, NULL, DIMS(3, 3)), shape(TD_F32, NULL, DIMS(3, 2))),
+                         af, bf, xf, NULL),
+                     TD_OK);
     CLOSE(xf, TD_F32, left);
 }
 END_TEST
 
 START_TEST(solve_complex_and_small) {
     const double a[8] = {2, 0, N, N, 3, 1, 6, 0}, b[8] = {1, 0, 0, 2, 4, 0, 5, 1};
-    const double adjoint[] = {-0.5, 0.3333333333, -1.333333333, 1.166666667, 0.6666666667, 0, 0.8333333333, 0.1666666667};
-    const double plain[] = {-0.5, -0.3333333333, -1.166666667, 0.3333333333, 0.6666666667, 0, 0.8333333333, 0.1666666667};
+    const double adjoint[] = {-0.5, 0.3333333333, -1.333333333, 1.166666667, 0.6666666667,
+                              0,    0.8333333333, 0.1666666667};
+    const double plain[] = {-0.5, -0.3333333333, -1.166666667, 0.3333333333, 0.6666666667,
+                            0,    0.8333333333,  0.1666666667};
     double x[8];
     float af[8], bf[8], xf[8];
     narrow(a, af, 8), narrow(b, bf, 8);
-    const td_shape_t *d = shape(TD_C128, NULL, DIMS(2, 2)), *s = shape(TD_C64, NULL, DIMS(2, 2)), *h = shape(TD_BF16, NULL, DIMS(2, 2, 2));
+    const td_shape_t *d = shape(TD_C128, NULL, DIMS(2, 2)), *s = shape(TD_C64, NULL, DIMS(2, 2)),
+                     *h = shape(TD_BF16, NULL, DIMS(2, 2, 2));
     ck_assert_int_eq(run(solve(true, true, false, 3, d, d), a, b, x, NULL), TD_OK);
     CLOSE(x, TD_F64, adjoint);
     ck_assert_int_eq(run(solve(true, true, false, 2, s, s), af, bf, xf, NULL), TD_OK);
     CLOSE(xf, TD_F32, plain);
     /* bf16, two matrices: [[2,nan],[1,4]] X = [[2,4],[9,6]] and the identity */
-    const uint16_t ah[8] = {0x4000, 0x7fc0, 0x3f80, 0x4080, 0x3f80, 0x7fc0, 0, 0x3f80}, bh[8] = {0x4000, 0x4080, 0x4110, 0x40c0, 1, 2, 3, 4};
+    const uint16_t ah[8] = {0x4000, 0x7fc0, 0x3f80, 0x4080, 0x3f80, 0x7fc0, 0, 0x3f80},
+                   bh[8] = {0x4000, 0x4080, 0x4110, 0x40c0, 1, 2, 3, 4};
     const uint16_t want[8] = {0x3f80, 0x4000, 0x4000, 0x3f80, 1, 2, 3, 4};
     uint16_t xh[8];
     ck_assert_int_eq(run(solve(true, true, false, 1, h, h), ah, bh, xh, NULL), TD_OK);
     ck_assert_mem_eq(xh, want, sizeof want);
-    const td_shape_t *integers = shape(TD_S32, NULL, DIMS(2, 2)), *narrow_b = shape(TD_C64, NULL, DIMS(3, 2)), *flat = shape(TD_C64, NULL, DIMS(2));
+    const td_shape_t *integers = shape(TD_S32, NULL, DIMS(2, 2)), *narrow_b = shape(TD_C64, NULL, DIMS(3, 2)),
+                     *flat = shape(TD_C64, NULL, DIMS(2));
     ck_assert_int_eq(run(solve(true, true, false, 1, integers, integers), ah, bh, xh, NULL), TD_UNSUPPORTED);
     ck_assert_int_eq(run(solve(true, true, false, 1, s, narrow_b), ah, bh, xh, NULL), TD_MALFORMED);
     ck_assert_int_eq(run(solve(true, true, false, 1, s, flat), ah, bh, xh, NULL), TD_UNSUPPORTED);
@@ -81,8 +93,14 @@ START_TEST(solve_library) {
     enum { M = 70, COLS = 33, BATCH = 2, MAX = M * M };
     static double a[BATCH * MAX], b[BATCH * M * COLS], x[BATCH * M * COLS];
     for (int option = 0; option < 24; option++) {
-        td_triangular_desc_t d = {.type = TD_F64, .left = option & 1, .lower = option & 2, .unit_diagonal = option & 4,
-                                  .transpose = (td_transpose_t)(option / 8 + 1), .m = M, .n = COLS, .batch = BATCH};
+        td_triangular_desc_t d = {.type = TD_F64,
+                                  .left = option & 1,
+                                  .lower = option & 2,
+                                  .unit_diagonal = option & 4,
+                                  .transpose = (td_transpose_t)(option / 8 + 1),
+                                  .m = M,
+                                  .n = COLS,
+                                  .batch = BATCH};
         int side = d.left ? M : COLS;
         for (int k = 0; k < BATCH * side * side; k++) {
             int i = k % side, j = k / side % side;
@@ -95,7 +113,8 @@ START_TEST(solve_library) {
             int m = k / (M * COLS), i = k % M, j = k / M % COLS;
             double sum = 0;
             for (int l = 0; l < side; l++) {
-                int r = d.left ? i : l, c = d.left ? l : j, row = d.transpose == TD_TRANSPOSE_NONE ? r : c, col = row == r && d.transpose == TD_TRANSPOSE_NONE ? c : r;
+                int r = d.left ? i : l, c = d.left ? l : j, row = d.transpose == TD_TRANSPOSE_NONE ? r : c,
+                    col = row == r && d.transpose == TD_TRANSPOSE_NONE ? c : r;
                 if (row != col && (row > col) != d.lower) continue;
                 double v = row == col && d.unit_diagonal ? 1 : a[m * side * side + col * side + row];
                 sum += v * x[m * M * COLS + (d.left ? j * M + l : l * M + i)];
@@ -111,11 +130,13 @@ START_TEST(solve_library) {
 END_TEST
 
 START_TEST(cholesky) {
-    const double a[9] = {4, N, N, 12, 37, N, -16, -43, 98}, l[] = {2, 0, 0, 6, 1, 0, -8, 5, 3}, u[] = {2, 6, -8, 0, 1, 5, 0, 0, 3};
+    const double a[9] = {4, N, N, 12, 37, N, -16, -43, 98}, l[] = {2, 0, 0, 6, 1, 0, -8, 5, 3},
+                 u[] = {2, 6, -8, 0, 1, 5, 0, 0, 3};
     const double upper[9] = {4, 12, -16, N, 37, -43, N, N, 98};
     const double h[8] = {4, 0, N, N, 2, 2, 11, 0}, lh[] = {2, 0, 0, 0, 1, 1, 3, 0};
     double y[9];
-    const td_shape_t *s = shape(TD_F64, NULL, DIMS(3, 3)), *c = shape(TD_F64, LAYOUT(0, 1), DIMS(3, 3)), *z = shape(TD_C128, NULL, DIMS(2, 2));
+    const td_shape_t *s = shape(TD_F64, NULL, DIMS(3, 3)), *c = shape(TD_F64, LAYOUT(0, 1), DIMS(3, 3)),
+                     *z = shape(TD_C128, NULL, DIMS(2, 2));
     td_hlo_instr_t *i = node(TD_HLO_CHOLESKY, s, s, NULL);
     ck_assert_int_eq(run(i, upper, NULL, y, NULL), TD_OK);
     CLOSE(y, TD_F64, u);
@@ -138,29 +159,36 @@ START_TEST(cholesky) {
     ck_assert_int_eq(run(i, bad, NULL, yf, NULL), TD_OK);
     for (int k = 0; k < 8; k++) ck_assert_float_nan(yf[k]);
     ck_assert(yf[8] == 2 && yf[9] == 0 && yf[10] == 0 && yf[11] == 3);
-    ck_assert_int_eq(run(node(TD_HLO_CHOLESKY, shape(TD_F32, NULL, DIMS(2, 3)), shape(TD_F32, NULL, DIMS(2, 3)), NULL), bad, NULL, yf, NULL), TD_MALFORMED);
+    ck_assert_int_eq(run(node(TD_HLO_CHOLESKY, shape(TD_F32, NULL, DIMS(2, 3)), shape(TD_F32, NULL, DIMS(2, 3)), NULL),
+                         bad, NULL, yf, NULL),
+                     TD_MALFORMED);
     ck_assert_int_eq(run(node(TD_HLO_CHOLESKY, s, b, NULL), bad, NULL, yf, NULL), TD_MALFORMED);
-    ck_assert_int_eq(run(node(TD_HLO_CHOLESKY, shape(TD_S8, NULL, DIMS(2, 2)), shape(TD_S8, NULL, DIMS(2, 2)), NULL), bad, NULL, yf, NULL), TD_UNSUPPORTED);
+    ck_assert_int_eq(run(node(TD_HLO_CHOLESKY, shape(TD_S8, NULL, DIMS(2, 2)), shape(TD_S8, NULL, DIMS(2, 2)), NULL),
+                         bad, NULL, yf, NULL),
+                     TD_UNSUPPORTED);
 }
 END_TEST
 
-static td_hlo_instr_t *topk(td_opcode_t op, const td_shape_t *x, const td_shape_t *values, const td_shape_t *positions, bool largest) {
+static td_hlo_instr_t *topk(td_opcode_t op, const td_shape_t *x, const td_shape_t *values, const td_shape_t *positions,
+                            bool largest) {
     td_hlo_instr_t *i = node(op, tuple(values, positions), x, NULL);
     i->largest = largest;
     return i;
 }
-#define EXPECT(got, ...)                                        \
-    do {                                                        \
-        const __typeof__((got)[0]) want_[] = {__VA_ARGS__};     \
-        ck_assert_mem_eq(got, want_, sizeof want_);             \
+#define EXPECT(got, ...) \
+    do { \
+        const __typeof__((got)[0]) want_[] = {__VA_ARGS__}; \
+        ck_assert_mem_eq(got, want_, sizeof want_); \
     } while (0)
 
 START_TEST(topk_order) {
     /* -inf, +NaN, -0, +0, -NaN, 2, inf, +0, 2, larger NaN */
-    const uint32_t x[10] = {0xff800000, 0x7fc00000, 0x80000000, 0, 0xffc00000, 0x40000000, 0x7f800000, 0, 0x40000000, 0x7fe00000};
+    const uint32_t x[10] = {0xff800000, 0x7fc00000, 0x80000000, 0,          0xffc00000,
+                            0x40000000, 0x7f800000, 0,          0x40000000, 0x7fe00000};
     uint32_t v[10];
     int32_t p[10];
-    const td_shape_t *s = shape(TD_F32, NULL, DIMS(10)), *i10 = shape(TD_S32, NULL, DIMS(10)), *s3 = shape(TD_F32, NULL, DIMS(3)), *i3 = shape(TD_S32, NULL, DIMS(3));
+    const td_shape_t *s = shape(TD_F32, NULL, DIMS(10)), *i10 = shape(TD_S32, NULL, DIMS(10)),
+                     *s3 = shape(TD_F32, NULL, DIMS(3)), *i3 = shape(TD_S32, NULL, DIMS(3));
     ck_assert_int_eq(run(topk(TD_HLO_TOPK, s, s, i10, true), x, NULL, v, p), TD_OK);
     EXPECT(p, 9, 1, 6, 5, 8, 3, 7, 2, 0, 4);
     for (int i = 0; i < 10; i++) ck_assert_uint_eq(v[i], x[p[i]]);
@@ -187,25 +215,39 @@ START_TEST(topk_types_and_layouts) {
     const int8_t b[6] = {-128, 127, 0, -1, 127, 5};
     const uint64_t q[4] = {1, UINT64_MAX, 0, UINT64_MAX - 1};
     const uint16_t h[4] = {0xc000, 0x3c00, 0x3c00, 0x7c00}; /* -2, 1, 1, inf */
-    const int32_t m[6] = {1, 4, 2, 5, 3, 6};                 /* [[1,2,3],[4,5,6]] column by column */
+    const int32_t m[6] = {1, 4, 2, 5, 3, 6};                /* [[1,2,3],[4,5,6]] column by column */
     int8_t vb[6];
     uint64_t vq[2];
     uint16_t vh[4];
     int32_t p[6], vm[4];
-    ck_assert_int_eq(run(topk(TD_HLO_TOPK, shape(TD_S8, NULL, DIMS(6)), shape(TD_S8, NULL, DIMS(4)), shape(TD_S32, NULL, DIMS(4)), true), b, NULL, vb, p), TD_OK);
+    ck_assert_int_eq(run(topk(TD_HLO_TOPK, shape(TD_S8, NULL, DIMS(6)), shape(TD_S8, NULL, DIMS(4)),
+                              shape(TD_S32, NULL, DIMS(4)), true),
+                         b, NULL, vb, p),
+                     TD_OK);
     EXPECT(vb, 127, 127, 5, 0);
     EXPECT(p, 1, 4, 5, 2);
-    ck_assert_int_eq(run(topk(TD_HLO_TOPK, shape(TD_U8, NULL, DIMS(6)), shape(TD_U8, NULL, DIMS(2)), shape(TD_S32, NULL, DIMS(2)), true), b, NULL, vb, p), TD_OK);
+    ck_assert_int_eq(run(topk(TD_HLO_TOPK, shape(TD_U8, NULL, DIMS(6)), shape(TD_U8, NULL, DIMS(2)),
+                              shape(TD_S32, NULL, DIMS(2)), true),
+                         b, NULL, vb, p),
+                     TD_OK);
     EXPECT(p, 3, 0);
-    ck_assert_int_eq(run(topk(TD_HLO_TOPK, shape(TD_U64, NULL, DIMS(4)), shape(TD_U64, NULL, DIMS(2)), shape(TD_S32, NULL, DIMS(2)), true), q, NULL, vq, p), TD_OK);
+    ck_assert_int_eq(run(topk(TD_HLO_TOPK, shape(TD_U64, NULL, DIMS(4)), shape(TD_U64, NULL, DIMS(2)),
+                              shape(TD_S32, NULL, DIMS(2)), true),
+                         q, NULL, vq, p),
+                     TD_OK);
     EXPECT(p, 1, 3);
-    ck_assert_int_eq(run(topk(TD_HLO_TOPK, shape(TD_F16, NULL, DIMS(4)), shape(TD_F16, NULL, DIMS(4)), shape(TD_S32, NULL, DIMS(4)), true), h, NULL, vh, p), TD_OK);
+    ck_assert_int_eq(run(topk(TD_HLO_TOPK, shape(TD_F16, NULL, DIMS(4)), shape(TD_F16, NULL, DIMS(4)),
+                              shape(TD_S32, NULL, DIMS(4)), true),
+                         h, NULL, vh, p),
+                     TD_OK);
     EXPECT(p, 3, 1, 2, 0);
-    const td_shape_t *x = shape(TD_S32, LAYOUT(0, 1), DIMS(2, 3)), *v = shape(TD_S32, NULL, DIMS(2, 2)), *w = shape(TD_S32, LAYOUT(0, 1), DIMS(2, 2));
+    const td_shape_t *x = shape(TD_S32, LAYOUT(0, 1), DIMS(2, 3)), *v = shape(TD_S32, NULL, DIMS(2, 2)),
+                     *w = shape(TD_S32, LAYOUT(0, 1), DIMS(2, 2));
     ck_assert_int_eq(run(topk(TD_HLO_TOPK, x, v, w, true), m, NULL, vm, p), TD_OK);
     EXPECT(vm, 3, 2, 6, 5);
     EXPECT(p, 2, 2, 1, 1);
-    const td_shape_t *k7 = shape(TD_S8, NULL, DIMS(7)), *i7 = shape(TD_S32, NULL, DIMS(7)), *u2 = shape(TD_S64, NULL, DIMS(2)), *c = shape(TD_C64, NULL, DIMS(2));
+    const td_shape_t *k7 = shape(TD_S8, NULL, DIMS(7)), *i7 = shape(TD_S32, NULL, DIMS(7)),
+                     *u2 = shape(TD_S64, NULL, DIMS(2)), *c = shape(TD_C64, NULL, DIMS(2));
     ck_assert_int_eq(run(topk(TD_HLO_TOPK, shape(TD_S8, NULL, DIMS(6)), k7, i7, true), b, NULL, vb, p), TD_MALFORMED);
     ck_assert_int_eq(run(topk(TD_HLO_TOPK, k7, shape(TD_S8, NULL, DIMS(2)), u2, true), b, NULL, vb, p), TD_UNSUPPORTED);
     ck_assert_int_eq(run(topk(TD_HLO_TOPK, c, c, shape(TD_S32, NULL, DIMS(2)), true), b, NULL, vb, p), TD_UNSUPPORTED);
@@ -238,7 +280,7 @@ START_TEST(topk_library) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {solve_real, solve_complex_and_small, solve_library, cholesky, topk_order,
-                                  topk_types_and_layouts, topk_library};
+    const TTest *const tests[] = {solve_real, solve_complex_and_small, solve_library, cholesky,
+                                  topk_order, topk_types_and_layouts,  topk_library};
     return run_tests("host linear algebra", tests, sizeof tests / sizeof *tests);
 }

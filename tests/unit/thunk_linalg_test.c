@@ -33,8 +33,12 @@ static void teardown(void) { td_arena_deinit(&arena); }
 #define SET(obj, field, value) ((obj)->has_##field = 1, (obj)->field = (value))
 
 static void make_array(array_t *a, int64_t buffer, int type, size_t rank, const int64_t *dims, int64_t bytes) {
-    *a = (array_t){XLA__BUFFER_ASSIGNMENT__BUFFER_ALLOCATION_SLICE_PROTO__INIT, XLA__SHAPE_PROTO__INIT,
-                   XLA__LAYOUT_PROTO__INIT, XLA__SHAPED_SLICE_PROTO__INIT, {0}, {0}};
+    *a = (array_t){XLA__BUFFER_ASSIGNMENT__BUFFER_ALLOCATION_SLICE_PROTO__INIT,
+                   XLA__SHAPE_PROTO__INIT,
+                   XLA__LAYOUT_PROTO__INIT,
+                   XLA__SHAPED_SLICE_PROTO__INIT,
+                   {0},
+                   {0}};
     SET(&a->slice, buffer_allocation_index, buffer);
     SET(&a->slice, size, bytes);
     SET(&a->shape, element_type, (Xla__PrimitiveType)type);
@@ -92,10 +96,10 @@ END_TEST
 
 START_TEST(fft_spoilt) {
     td_thunk_t t;
-#define SPOIL(want, ...)                       \
-    do {                                       \
-        good_fft();                         \
-        __VA_ARGS__;                           \
+#define SPOIL(want, ...) \
+    do { \
+        good_fft(); \
+        __VA_ARGS__; \
         ck_assert_int_eq(read_fft(&t), want); \
     } while (0)
     SPOIL(TD_MALFORMED, fft.input_buffer = NULL);
@@ -163,10 +167,10 @@ END_TEST
 
 START_TEST(triangular_spoilt) {
     td_thunk_t t;
-#define SPOIL(want, ...)                       \
-    do {                                       \
-        good_tri();                         \
-        __VA_ARGS__;                           \
+#define SPOIL(want, ...) \
+    do { \
+        good_tri(); \
+        __VA_ARGS__; \
         ck_assert_int_eq(read_tri(&t), want); \
     } while (0)
     SPOIL(TD_MALFORMED, tri.a_buffer = NULL);
@@ -223,10 +227,10 @@ END_TEST
 
 START_TEST(select_k_spoilt) {
     td_thunk_t t;
-#define SPOIL(want, ...)                       \
-    do {                                       \
-        good_select();                         \
-        __VA_ARGS__;                           \
+#define SPOIL(want, ...) \
+    do { \
+        good_select(); \
+        __VA_ARGS__; \
         ck_assert_int_eq(read_select(&t), want); \
     } while (0)
     SPOIL(TD_MALFORMED, select_k.n_args = 2);
@@ -246,7 +250,8 @@ START_TEST(select_k_spoilt) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {fft_good, fft_spoilt, triangular_good, triangular_spoilt, select_k_good, select_k_spoilt};
+    const TTest *const tests[] = {fft_good,          fft_spoilt,    triangular_good,
+                                  triangular_spoilt, select_k_good, select_k_spoilt};
     Suite *s = suite_create("thunk linear algebra");
     TCase *t = tcase_create("all");
     tcase_add_checked_fixture(t, setup, teardown);
