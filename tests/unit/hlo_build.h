@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/host/host_op.h"
+#include "runtime/host/body.h"
 
 static td_arena_t arena;
 static inline void setup(void) { td_arena_init(&arena, td_alloc_default(), 0); }
@@ -111,6 +111,19 @@ static inline td_status_t run_op(td_hlo_instr_t *i, const void *const *in, void 
     return TD_OK;
 }
 #define RUN(i, out, ...) run_op(i, (const void *const[]){__VA_ARGS__}, (void *const[]){out})
+/* The computation as a kernel of its own; sub-byte elements one per byte. */
+static inline td_status_t run_comp(const td_hlo_comp_t *c, const void *const *in, void *const *out, td_err_t *err) {
+    td_body_t b;
+    td_status_t st = td_body_make(c, false, &arena, &b, err);
+    if (st) return st;
+    void *s = aligned_alloc(64, b.scratch + 64);
+    memset(s, 0xa5, b.scratch + 64);
+    td_body_run(&b, in, out, s);
+    free(s);
+    return TD_OK;
+}
+#define COMP(root, out, ...) run_comp(comp_of(root), (const void *const[]){__VA_ARGS__}, (void *const[]){out}, NULL)
+
 #define EXPECT(got, ...)                                    \
     do {                                                    \
         const __typeof__((got)[0]) want_[] = {__VA_ARGS__}; \

@@ -3,20 +3,6 @@
 #include <math.h>
 
 #include "hlo_build.h"
-#include "runtime/host/body.h"
-
-/* The computation as a kernel of its own; sub-byte elements one per byte. */
-static td_status_t run_comp(const td_hlo_comp_t *c, const void *const *in, void *const *out, td_err_t *err) {
-    td_body_t b;
-    td_status_t st = td_body_make(c, false, &arena, &b, err);
-    if (st) return st;
-    void *s = aligned_alloc(64, b.scratch + 64);
-    memset(s, 0xa5, b.scratch + 64);
-    td_body_run(&b, in, out, s);
-    free(s);
-    return TD_OK;
-}
-#define COMP(root, out, ...) run_comp(comp_of(root), (const void *const[]){__VA_ARGS__}, (void *const[]){out}, NULL)
 
 static const td_shape_t *state(void) { return TUPLE(SHAPE(TD_S32), SHAPE(TD_F32, 3), SHAPE(TD_F32, 3)); }
 
