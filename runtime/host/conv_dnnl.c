@@ -70,6 +70,7 @@ static bool activation(build_t *b, const td_conv_array_t *a, td_type_t type, dnn
     *st = (td_conv_stage_t){.convert = a->type != type, .move = !lies(a, n, b->channels_first), .from = a->type, .to = type, .count = a->count};
     st->used = st->convert || st->move;
     td_strided_plan(&st->plan, td_type_bytes(type), n + 2, dims, dst, src);
+    td_strided_plan(&st->back, td_type_bytes(a->type), n + 2, dims, src, dst);
     return dnnl_memory_desc_init_by_strides(md, (int)n + 2, md_dims, data_type(type), md_strides) == dnnl_success;
 }
 

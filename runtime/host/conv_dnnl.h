@@ -25,7 +25,7 @@ typedef struct td_conv_stage {
     td_type_t from, to;
     int64_t count;
     int64_t base; /* elements before the first one that is read */
-    td_strided_t plan;
+    td_strided_t plan, back; /* of `to` elements into scratch; of `from` elements out of it */
     uint64_t raw_at, at;
 } td_conv_stage_t;
 

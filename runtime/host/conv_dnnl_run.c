@@ -65,9 +65,16 @@ static dnnl_status_t run_filter(const td_conv_plan_t *p, const td_conv_set_t *s,
 }
 
 /* Rows in the kernel's layout to the result's. */
-static void store(const td_conv_plan_t *p, char *rows, const td_conv_bufs_t *b, void *result, char *scratch) {
+static void store(const td_conv_plan_t *p, const td_conv_stage_t *st, const td_conv_bufs_t *b, void *result, char *scratch) {
     const td_conv_store_t *s = &p->store;
+    char *rows = scratch + st->at;
     int64_t n = s->batch;
+    if (!s->fused) {
+        void *lies = st->move ? scratch + st->raw_at : result;
+        if (st->convert) td_convert_array(st->to, rows, st->from, lies, (size_t)st->count);
+        if (st->move) td_strided_copy(&st->back, result, st->convert ? lies : rows);
+        return;
+    }
     for (uint32_t i = 0; i < s->n; i++) n *= s->positions[i];
     for (int64_t at = 0; at < n; at += s->rows_max)
         td_conv_store_rows(s, 0, at, n - at < s->rows_max ? n - at : s->rows_max, rows + (size_t)(at * s->out) * 4, b, result, scratch);
@@ -93,7 +100,7 @@ static dnnl_status_t run_rows(const td_conv_plan_t *p, const td_conv_set_t *s, c
         st = k->reorder ? reorder(k, s, w, scratch + k->packed_at, scratch) : point(s, TD_CONV_MEM_W, w);
     }
     if (st == dnnl_success) st = convolve(k, s, data ? to : from, data ? from : to, bias, scratch);
-    if (st == dnnl_success && out->used) store(p, to, b, result, scratch);
+    if (st == dnnl_success && out->used) store(p, out, b, result, scratch);
     return st;
 }
 
