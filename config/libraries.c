@@ -14,10 +14,12 @@ static unsigned long line(const yaml_node_t *n) { return n->start_mark.line + 1;
 
 /* A copy of a scalar of 1 to 4095 bytes. */
 static td_status_t text(const reader_t *r, const yaml_node_t *n, const char *what, char **out) {
-    if (n->type != YAML_SCALAR_NODE) return td_fail(r->err, TD_USAGE, "%s:%lu: %s takes one value", r->file, line(n), what);
+    if (n->type != YAML_SCALAR_NODE)
+        return td_fail(r->err, TD_USAGE, "%s:%lu: %s takes one value", r->file, line(n), what);
     const char *s = (const char *)n->data.scalar.value;
     if (!n->data.scalar.length || n->data.scalar.length > 4095 || strlen(s) != n->data.scalar.length)
-        return td_fail(r->err, TD_USAGE, "%s:%lu: %s: expected 1 to 4095 bytes, got %zu", r->file, line(n), what, n->data.scalar.length);
+        return td_fail(r->err, TD_USAGE, "%s:%lu: %s: expected 1 to 4095 bytes, got %zu", r->file, line(n), what,
+                       n->data.scalar.length);
     *out = strdup(s);
     return *out ? TD_OK : td_fail(r->err, TD_NOMEM, "out of memory");
 }
@@ -52,7 +54,8 @@ static td_status_t library(const reader_t *r, const yaml_node_t *n, td_config_li
         const yaml_node_t *k = yaml_document_get_node(r->doc, p->key), *v = yaml_document_get_node(r->doc, p->value);
         const char *name = k->type == YAML_SCALAR_NODE ? (const char *)k->data.scalar.value : "";
         td_status_t s;
-        if (!strcmp(name, "path") && l->path) s = td_fail(r->err, TD_USAGE, "%s:%lu: path is set twice", r->file, line(k));
+        if (!strcmp(name, "path") && l->path)
+            s = td_fail(r->err, TD_USAGE, "%s:%lu: path is set twice", r->file, line(k));
         else if (!strcmp(name, "path")) s = text(r, v, "path", &l->path);
         else if (!strcmp(name, "handlers")) s = handlers(r, v, l);
         else s = td_fail(r->err, TD_USAGE, "%s:%lu: unknown key '%.64s' of a library", r->file, line(k), name);
@@ -61,7 +64,8 @@ static td_status_t library(const reader_t *r, const yaml_node_t *n, td_config_li
     return l->path ? TD_OK : td_fail(r->err, TD_USAGE, "%s:%lu: a library without a path", r->file, line(n));
 }
 
-td_status_t td_config_libraries(td_config_t *c, const char *file, yaml_document_t *doc, const yaml_node_t *v, td_err_t *err) {
+td_status_t td_config_libraries(td_config_t *c, const char *file, yaml_document_t *doc, const yaml_node_t *v,
+                                td_err_t *err) {
     reader_t r = {file, doc, err};
     td_status_t s = TD_OK;
     if (v->type != YAML_SEQUENCE_NODE)
@@ -69,7 +73,8 @@ td_status_t td_config_libraries(td_config_t *c, const char *file, yaml_document_
     const yaml_node_item_t *i = v->data.sequence.items.start, *end = v->data.sequence.items.top;
     c->ffi_libraries = calloc((size_t)(end - i) + 1, sizeof *c->ffi_libraries);
     if (!c->ffi_libraries) return td_fail(err, TD_NOMEM, "out of memory");
-    for (; s == TD_OK && i < end; i++) s = library(&r, yaml_document_get_node(doc, *i), &c->ffi_libraries[c->n_ffi_libraries++]);
+    for (; s == TD_OK && i < end; i++)
+        s = library(&r, yaml_document_get_node(doc, *i), &c->ffi_libraries[c->n_ffi_libraries++]);
     return s;
 }
 

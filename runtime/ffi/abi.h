@@ -48,8 +48,9 @@ typedef struct td_ffi_api_version {
 } td_ffi_api_version_t;
 
 typedef enum td_ffi_errc {
-    TD_FFI_OK = 0, TD_FFI_CANCELLED, TD_FFI_UNKNOWN, TD_FFI_INVALID_ARGUMENT, TD_FFI_DEADLINE_EXCEEDED, TD_FFI_NOT_FOUND,
-    TD_FFI_ALREADY_EXISTS, TD_FFI_PERMISSION_DENIED, TD_FFI_RESOURCE_EXHAUSTED, TD_FFI_FAILED_PRECONDITION,
+    TD_FFI_OK = 0, TD_FFI_CANCELLED, TD_FFI_UNKNOWN, TD_FFI_INVALID_ARGUMENT, TD_FFI_DEADLINE_EXCEEDED,
+    TD_FFI_NOT_FOUND, TD_FFI_ALREADY_EXISTS, TD_FFI_PERMISSION_DENIED, TD_FFI_RESOURCE_EXHAUSTED,
+    TD_FFI_FAILED_PRECONDITION,
     TD_FFI_ABORTED, TD_FFI_OUT_OF_RANGE, TD_FFI_UNIMPLEMENTED, TD_FFI_INTERNAL, TD_FFI_UNAVAILABLE, TD_FFI_DATA_LOSS,
     TD_FFI_UNAUTHENTICATED
 } td_ffi_errc_t;
@@ -146,27 +147,105 @@ typedef struct td_ffi_metadata_extension {
 #define TD_FFI_ARGS_HEAD             \
     size_t struct_size;              \
     td_ffi_extension_t *extension_start
-typedef struct td_ffi_error_create { TD_FFI_ARGS_HEAD; const char *message; int32_t errc; } td_ffi_error_create_t;
-typedef struct td_ffi_error_details { TD_FFI_ARGS_HEAD; td_ffi_error_t *error; const char *message; int32_t errc; } td_ffi_error_details_t; /* message, errc: out; errc since 0.4 */
-typedef struct td_ffi_error_destroy { TD_FFI_ARGS_HEAD; td_ffi_error_t *error; } td_ffi_error_destroy_t;
+typedef struct td_ffi_error_create {
+    TD_FFI_ARGS_HEAD;
+    const char *message;
+    int32_t errc;
+} td_ffi_error_create_t;
+typedef struct td_ffi_error_details {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_error_t *error;
+    const char *message;
+    int32_t errc;
+} td_ffi_error_details_t; /* message, errc: out; errc since 0.4 */
+typedef struct td_ffi_error_destroy {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_error_t *error;
+} td_ffi_error_destroy_t;
 typedef struct td_ffi_handler_register { /* before 0.4 the bundle ends before record, traits follow at 80 */
-    TD_FFI_ARGS_HEAD; td_ffi_span_t name, platform; td_ffi_bundle_t bundle; uint32_t traits;
+    TD_FFI_ARGS_HEAD;
+    td_ffi_span_t name, platform;
+    td_ffi_bundle_t bundle;
+    uint32_t traits;
 } td_ffi_handler_register_t;
-typedef struct td_ffi_type_register { TD_FFI_ARGS_HEAD; td_ffi_span_t name; td_ffi_type_id_t *type_id; const td_ffi_type_info_t *type_info; } td_ffi_type_register_t; /* type_id: in, out */
-typedef struct td_ffi_ctx_get { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; td_ffi_type_id_t *type_id; void *data; } td_ffi_ctx_get_t;
-typedef struct td_ffi_ctx_extension { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; int64_t type; const void *extension; } td_ffi_ctx_extension_t;
-typedef struct td_ffi_ctx_options { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; const td_ffi_attrs_t *attrs; } td_ffi_ctx_options_t;
+typedef struct td_ffi_type_register {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_span_t name;
+    td_ffi_type_id_t *type_id;
+    const td_ffi_type_info_t *type_info;
+} td_ffi_type_register_t; /* type_id: in, out */
+typedef struct td_ffi_ctx_get {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_ctx_t *ctx;
+    td_ffi_type_id_t *type_id;
+    void *data;
+} td_ffi_ctx_get_t;
+typedef struct td_ffi_ctx_extension {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_ctx_t *ctx;
+    int64_t type;
+    const void *extension;
+} td_ffi_ctx_extension_t;
+typedef struct td_ffi_ctx_options {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_ctx_t *ctx;
+    const td_ffi_attrs_t *attrs;
+} td_ffi_ctx_options_t;
 /* Before 0.3 state calls had no stage: the fields lie elsewhere, and such calls are refused. */
-typedef struct td_ffi_state { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; int32_t stage; td_ffi_type_id_t *type_id; void *state; } td_ffi_state_t;
-typedef struct td_ffi_stream_get { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; void *stream; } td_ffi_stream_get_t;
-typedef struct td_ffi_mem_get { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; size_t size, alignment; void *data; } td_ffi_mem_get_t;
-typedef struct td_ffi_mem_put { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; size_t size; void *data; } td_ffi_mem_put_t;
-typedef struct td_ffi_pool_schedule { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; void (*task)(void *); void *data; } td_ffi_pool_schedule_t;
-typedef struct td_ffi_pool_threads { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; int64_t *num_threads; } td_ffi_pool_threads_t;
-typedef struct td_ffi_future_args { TD_FFI_ARGS_HEAD; td_ffi_future_t *future; } td_ffi_future_args_t; /* create (out) and set available */
-typedef struct td_ffi_future_error { TD_FFI_ARGS_HEAD; td_ffi_future_t *future; td_ffi_error_t *error; } td_ffi_future_error_t; /* error moves */
-typedef struct td_ffi_run_id { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; int64_t run_id; } td_ffi_run_id_t;
-typedef struct td_ffi_ordinal { TD_FFI_ARGS_HEAD; td_ffi_ctx_t *ctx; int32_t device_ordinal; } td_ffi_ordinal_t;
+typedef struct td_ffi_state {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_ctx_t *ctx;
+    int32_t stage;
+    td_ffi_type_id_t *type_id;
+    void *state;
+} td_ffi_state_t;
+typedef struct td_ffi_stream_get {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_ctx_t *ctx;
+    void *stream;
+} td_ffi_stream_get_t;
+typedef struct td_ffi_mem_get {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_ctx_t *ctx;
+    size_t size, alignment;
+    void *data;
+} td_ffi_mem_get_t;
+typedef struct td_ffi_mem_put {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_ctx_t *ctx;
+    size_t size;
+    void *data;
+} td_ffi_mem_put_t;
+typedef struct td_ffi_pool_schedule {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_ctx_t *ctx;
+    void (*task)(void *);
+    void *data;
+} td_ffi_pool_schedule_t;
+typedef struct td_ffi_pool_threads {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_ctx_t *ctx;
+    int64_t *num_threads;
+} td_ffi_pool_threads_t;
+typedef struct td_ffi_future_args {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_future_t *future;
+} td_ffi_future_args_t; /* create (out) and set available */
+typedef struct td_ffi_future_error {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_future_t *future;
+    td_ffi_error_t *error;
+} td_ffi_future_error_t; /* error moves */
+typedef struct td_ffi_run_id {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_ctx_t *ctx;
+    int64_t run_id;
+} td_ffi_run_id_t;
+typedef struct td_ffi_ordinal {
+    TD_FFI_ARGS_HEAD;
+    td_ffi_ctx_t *ctx;
+    int32_t device_ordinal;
+} td_ffi_ordinal_t;
 
 struct td_ffi_api {
     size_t struct_size;

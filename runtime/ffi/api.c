@@ -9,9 +9,10 @@
 
 /* ---- errors ---- */
 static const char *const errc_names[] = {
-    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
-    "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"};
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
 const char *td_ffi_errc_name(int code) {
     return code >= 0 && code <= TD_FFI_UNAUTHENTICATED ? errc_names[code] : "error of an unknown code";
 }
@@ -80,8 +81,8 @@ static td_ffi_error_t *type_add(const td_ffi_span_t *name, int64_t *id, void (*d
             return NULL;
         }
         if (same_name || *id == t->id)
-            return td_ffi_errorf(TD_FFI_INTERNAL, "type '%.*s' is already registered with id %lld, not %lld", (int)t->len, t->name,
-                                 (long long)t->id, (long long)*id);
+            return td_ffi_errorf(TD_FFI_INTERNAL, "type '%.*s' is already registered with id %lld, not %lld",
+                                 (int)t->len, t->name, (long long)t->id, (long long)*id);
     }
     type_t *t = malloc(sizeof *t + name->len);
     if (!t) return td_ffi_errorf(TD_FFI_RESOURCE_EXHAUSTED, "out of memory");
@@ -104,7 +105,8 @@ static void note(td_status_t s, const char *text) {
 static td_ffi_error_t *type_register(td_ffi_type_register_t *a) {
     TD_FFI_CHECK(a, td_ffi_type_register_t, type_id);
     if (!a->type_id || !a->name.ptr || !a->name.len || a->name.len > 4096)
-        return td_ffi_errorf(TD_FFI_INVALID_ARGUMENT, "a type is registered with a name of 1 to 4096 bytes and a place for its id");
+        return td_ffi_errorf(TD_FFI_INVALID_ARGUMENT,
+                             "a type is registered with a name of 1 to 4096 bytes and a place for its id");
     /* The macro for this struct's size ends at type_id although the field behind it belongs to it. */
     const td_ffi_type_info_t *info = a->type_info;
     bool has = info && info->struct_size >= TD_FFI_SIZE(td_ffi_type_info_t, deleter);
@@ -133,7 +135,8 @@ TD_FFI_AT(register_old_t, traits, 80);
 static td_ffi_error_t *handler_register(td_ffi_handler_register_t *a) {
     td_ffi_loading_t *l = td_ffi_loading;
     TD_FFI_CHECK(a, register_old_t, traits);
-    if (!l) return td_ffi_errorf(TD_FFI_FAILED_PRECONDITION, "handlers are registered while their library is being loaded");
+    if (!l)
+        return td_ffi_errorf(TD_FFI_FAILED_PRECONDITION, "handlers are registered while their library is being loaded");
     td_ffi_bundle_t b = {0};
     bool with_record = a->struct_size >= TD_FFI_SIZE(td_ffi_handler_register_t, traits);
     memcpy(&b, &a->bundle, with_record ? sizeof b : sizeof b - sizeof b.record);
@@ -206,14 +209,28 @@ td_ffi_error_t *td_ffi_future_wait(td_ffi_future_t *f) {
 /* ---- the table ---- */
 static const td_ffi_api_t table = {
     .struct_size = TD_FFI_SIZE(td_ffi_api_t, ctx_options),
-    .api_version = {.struct_size = TD_FFI_SIZE(td_ffi_api_version_t, minor_version), .major_version = TD_FFI_MAJOR,
+    .api_version = {.struct_size = TD_FFI_SIZE(td_ffi_api_version_t, minor_version),
+                    .major_version = TD_FFI_MAJOR,
                     .minor_version = TD_FFI_MINOR},
-    .error_create = error_create, .error_details = error_details, .error_destroy = error_destroy,
-    .handler_register = handler_register, .stream_get = td_ffi_stream_get, .type_register = type_register,
-    .ctx_get = td_ffi_ctx_get, .state_set = td_ffi_state_set, .state_get = td_ffi_state_get, .mem_get = td_ffi_mem_get,
-    .mem_put = td_ffi_mem_put, .pool_schedule = td_ffi_pool_schedule, .pool_threads = td_ffi_pool_threads,
-    .future_create = future_create, .future_set_available = future_set_available, .future_set_error = future_set_error,
-    .run_id_get = td_ffi_run_id_get, .ordinal_get = td_ffi_ordinal_get, .ctx_extension = td_ffi_ctx_extension,
+    .error_create = error_create,
+    .error_details = error_details,
+    .error_destroy = error_destroy,
+    .handler_register = handler_register,
+    .stream_get = td_ffi_stream_get,
+    .type_register = type_register,
+    .ctx_get = td_ffi_ctx_get,
+    .state_set = td_ffi_state_set,
+    .state_get = td_ffi_state_get,
+    .mem_get = td_ffi_mem_get,
+    .mem_put = td_ffi_mem_put,
+    .pool_schedule = td_ffi_pool_schedule,
+    .pool_threads = td_ffi_pool_threads,
+    .future_create = future_create,
+    .future_set_available = future_set_available,
+    .future_set_error = future_set_error,
+    .run_id_get = td_ffi_run_id_get,
+    .ordinal_get = td_ffi_ordinal_get,
+    .ctx_extension = td_ffi_ctx_extension,
     .ctx_options = td_ffi_ctx_options,
 };
 const td_ffi_api_t *td_ffi_api(void) { return &table; }

@@ -7,8 +7,8 @@
 
 #include "runtime/ffi/internal.h"
 
-#define CHECK_CTX(a, type, last)                                                                        \
-    TD_FFI_CHECK(a, type, last);                                                                        \
+#define CHECK_CTX(a, type, last) \
+    TD_FFI_CHECK(a, type, last); \
     if (!(a)->ctx) return td_ffi_errorf(TD_FFI_INVALID_ARGUMENT, #type ": no invocation context")
 
 static const char *const stage_names[] = {"instantiate", "prepare", "initialize", "execute", "record"};
@@ -38,10 +38,13 @@ void td_ffi_slot_clear(td_ffi_slot_t *s) {
 static td_ffi_error_t *slot(td_ffi_state_t *a, td_ffi_slot_t **out) {
     td_ffi_ctx_t *c = a->ctx;
     if (c->handler->major == 0 && c->handler->minor < 3)
-        return td_ffi_errorf(TD_FFI_UNIMPLEMENTED, "state of a handler built for FFI %d.%d; 0.3 is the first with stages",
-                             c->handler->major, c->handler->minor);
-    *out = a->stage == TD_FFI_INSTANTIATE ? c->instantiated : a->stage == TD_FFI_PREPARE ? &c->prepared
-         : a->stage == TD_FFI_INITIALIZE  ? &c->initialized : NULL;
+        return td_ffi_errorf(TD_FFI_UNIMPLEMENTED,
+                             "state of a handler built for FFI %d.%d; 0.3 is the first with stages", c->handler->major,
+                             c->handler->minor);
+    *out = a->stage == TD_FFI_INSTANTIATE  ? c->instantiated
+           : a->stage == TD_FFI_PREPARE    ? &c->prepared
+           : a->stage == TD_FFI_INITIALIZE ? &c->initialized
+                                           : NULL;
     if (!*out) return td_ffi_errorf(TD_FFI_INVALID_ARGUMENT, "the %s stage has no state", stage_name(a->stage));
     if (!a->type_id) return td_ffi_errorf(TD_FFI_INVALID_ARGUMENT, "state without a type id");
     return NULL;
@@ -55,12 +58,15 @@ td_ffi_error_t *td_ffi_state_set(td_ffi_state_t *a) {
     if (e) return e;
     TD_FFI_CHECK(a, td_ffi_state_t, state);
     if (a->stage != (int32_t)a->ctx->stage)
-        return td_ffi_errorf(TD_FFI_INVALID_ARGUMENT, "state of the %s stage is set in the %s stage", stage_name(a->stage),
-                             stage_name(a->ctx->stage));
+        return td_ffi_errorf(TD_FFI_INVALID_ARGUMENT, "state of the %s stage is set in the %s stage",
+                             stage_name(a->stage), stage_name(a->ctx->stage));
     if (!td_ffi_type_find(a->type_id->type_id, &deleter))
         return td_ffi_errorf(TD_FFI_NOT_FOUND, "state type id %lld is not registered", (long long)a->type_id->type_id);
-    if (!deleter) return td_ffi_errorf(TD_FFI_INVALID_ARGUMENT, "state type id %lld has no deleter", (long long)a->type_id->type_id);
-    if (s->type_id) return td_ffi_errorf(TD_FFI_FAILED_PRECONDITION, "state of the %s stage is set twice", stage_name(a->stage));
+    if (!deleter)
+        return td_ffi_errorf(TD_FFI_INVALID_ARGUMENT, "state type id %lld has no deleter",
+                             (long long)a->type_id->type_id);
+    if (s->type_id)
+        return td_ffi_errorf(TD_FFI_FAILED_PRECONDITION, "state of the %s stage is set twice", stage_name(a->stage));
     *s = (td_ffi_slot_t){a->type_id->type_id, a->state, deleter};
     return NULL;
 }

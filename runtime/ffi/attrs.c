@@ -14,8 +14,10 @@ typedef Xla__Ffi__AttributesMapProto__AttrsEntry entry_t;
 static td_ffi_attrs_t *dict_new(td_arena_t *arena, size_t n) {
     td_ffi_attrs_t *d = TD_NEW(arena, td_ffi_attrs_t);
     if (!d) return NULL;
-    *d = (td_ffi_attrs_t){.struct_size = TD_FFI_SIZE(td_ffi_attrs_t, attrs), .size = (int64_t)n,
-                          .types = TD_NEW_N(arena, int32_t, n), .names = TD_NEW_N(arena, td_ffi_span_t *, n),
+    *d = (td_ffi_attrs_t){.struct_size = TD_FFI_SIZE(td_ffi_attrs_t, attrs),
+                          .size = (int64_t)n,
+                          .types = TD_NEW_N(arena, int32_t, n),
+                          .names = TD_NEW_N(arena, td_ffi_span_t *, n),
                           .attrs = TD_NEW_N(arena, void *, n)};
     return d->types && d->names && d->attrs ? d : NULL;
 }
@@ -54,17 +56,29 @@ static td_status_t narrow(int64_t v, int64_t lo, int64_t hi, const char *type, t
 
 /* Narrow integers travel as 32-bit ones. little-endian: the low bytes come first. */
 static td_status_t scalar(td_arena_t *arena, const Xla__Ffi__ScalarProto *p, void **out, td_err_t *err) {
-    union { uint64_t u; int64_t i; double d; float f; uint8_t b; } v = {0};
+    union {
+        uint64_t u;
+        int64_t i;
+        double d;
+        float f;
+        uint8_t b;
+    } v = {0};
     td_type_t t = TD_TYPE_INVALID;
     td_status_t st = TD_OK;
     switch ((int)p->value_case) {
     case XLA__FFI__SCALAR_PROTO__VALUE_B: t = TD_PRED, v.b = p->b != 0; break;
-    case XLA__FFI__SCALAR_PROTO__VALUE_I8: t = TD_S8, v.i = p->i8, st = narrow(p->i8, INT8_MIN, INT8_MAX, "s8", err); break;
-    case XLA__FFI__SCALAR_PROTO__VALUE_I16: t = TD_S16, v.i = p->i16, st = narrow(p->i16, INT16_MIN, INT16_MAX, "s16", err); break;
+    case XLA__FFI__SCALAR_PROTO__VALUE_I8:
+        t = TD_S8, v.i = p->i8, st = narrow(p->i8, INT8_MIN, INT8_MAX, "s8", err);
+        break;
+    case XLA__FFI__SCALAR_PROTO__VALUE_I16:
+        t = TD_S16, v.i = p->i16, st = narrow(p->i16, INT16_MIN, INT16_MAX, "s16", err);
+        break;
     case XLA__FFI__SCALAR_PROTO__VALUE_I32: t = TD_S32, v.i = p->i32; break;
     case XLA__FFI__SCALAR_PROTO__VALUE_I64: t = TD_S64, v.i = p->i64; break;
     case XLA__FFI__SCALAR_PROTO__VALUE_U8: t = TD_U8, v.u = p->u8, st = narrow(p->u8, 0, UINT8_MAX, "u8", err); break;
-    case XLA__FFI__SCALAR_PROTO__VALUE_U16: t = TD_U16, v.u = p->u16, st = narrow(p->u16, 0, UINT16_MAX, "u16", err); break;
+    case XLA__FFI__SCALAR_PROTO__VALUE_U16:
+        t = TD_U16, v.u = p->u16, st = narrow(p->u16, 0, UINT16_MAX, "u16", err);
+        break;
     case XLA__FFI__SCALAR_PROTO__VALUE_U32: t = TD_U32, v.u = p->u32; break;
     case XLA__FFI__SCALAR_PROTO__VALUE_U64: t = TD_U64, v.u = p->u64; break;
     case XLA__FFI__SCALAR_PROTO__VALUE_F32: t = TD_F32, v.f = p->f32; break;
@@ -95,28 +109,28 @@ static td_status_t narrow_array(td_arena_t *arena, td_type_t t, const void *data
 
 static td_status_t array(td_arena_t *arena, const Xla__Ffi__ArrayProto *p, void **out, td_err_t *err) {
     switch ((int)p->value_case) {
-#define NARROW(CASE, f, type)                                                                  \
-    case XLA__FFI__ARRAY_PROTO__VALUE_##CASE: \
-        return narrow_array(arena, type, p->f->values, p->f->n_values, out, err)
-#define WIDE(CASE, f, type)                                                                    \
-    case XLA__FFI__ARRAY_PROTO__VALUE_##CASE:                                                  \
-        *out = array_new(arena, type, p->f->values, p->f->n_values);                           \
+#define NARROW(CASE, f, type) \
+    case XLA__FFI__ARRAY_PROTO__VALUE_##CASE: return narrow_array(arena, type, p->f->values, p->f->n_values, out, err)
+#define WIDE(CASE, f, type)                                          \
+    case XLA__FFI__ARRAY_PROTO__VALUE_##CASE:                        \
+        *out = array_new(arena, type, p->f->values, p->f->n_values); \
         return *out ? TD_OK : td_arena_fail(arena, err)
-    NARROW(I8, i8, TD_S8);
-    NARROW(I16, i16, TD_S16);
-    NARROW(U8, u8, TD_U8);
-    NARROW(U16, u16, TD_U16);
-    WIDE(I32, i32, TD_S32);
-    WIDE(I64, i64, TD_S64);
-    WIDE(U32, u32, TD_U32);
-    WIDE(U64, u64, TD_U64);
-    WIDE(F32, f32, TD_F32);
-    WIDE(F64, f64, TD_F64);
+        NARROW(I8, i8, TD_S8);
+        NARROW(I16, i16, TD_S16);
+        NARROW(U8, u8, TD_U8);
+        NARROW(U16, u16, TD_U16);
+        WIDE(I32, i32, TD_S32);
+        WIDE(I64, i64, TD_S64);
+        WIDE(U32, u32, TD_U32);
+        WIDE(U64, u64, TD_U64);
+        WIDE(F32, f32, TD_F32);
+        WIDE(F64, f64, TD_F64);
     default: return td_fail(err, TD_MALFORMED, "array without values of a known type");
     }
 }
 
-static td_status_t value(td_arena_t *arena, const Xla__Ffi__AttributeProto *p, int32_t *type, void **out, td_err_t *err) {
+static td_status_t value(td_arena_t *arena, const Xla__Ffi__AttributeProto *p, int32_t *type, void **out,
+                         td_err_t *err) {
     switch (p ? (int)p->value_case : 0) {
     case XLA__FFI__ATTRIBUTE_PROTO__VALUE_SCALAR: *type = TD_FFI_ATTR_SCALAR; return scalar(arena, p->scalar, out, err);
     case XLA__FFI__ATTRIBUTE_PROTO__VALUE_ARRAY: *type = TD_FFI_ATTR_ARRAY; return array(arena, p->array, out, err);
@@ -147,7 +161,8 @@ static int by_name(const void *pa, const void *pb) {
     return c ? c : (a->at > b->at) - (a->at < b->at);
 }
 
-td_status_t td_attrs_parse(td_arena_t *arena, const Xla__Ffi__AttributesMapProto *map, const td_attrs_t **out, td_err_t *err) {
+td_status_t td_attrs_parse(td_arena_t *arena, const Xla__Ffi__AttributesMapProto *map, const td_attrs_t **out,
+                           td_err_t *err) {
     size_t n = map ? map->n_attrs : 0, kept = 0;
     ranked_t *sorted = TD_NEW_N(arena, ranked_t, n);
     td_ffi_attrs_t *d = dict_new(arena, n);

@@ -41,8 +41,8 @@ static td_status_t status_of(td_ffi_errc_t code) {
 }
 
 static td_status_t fail(const td_ffi_call_t *c, const char *stage, td_ffi_error_t *e, td_err_t *err) {
-    td_status_t s = td_fail(err, status_of(e->code), "%s: %s: %.300s%s(%s)", c->target, stage, e->text, *e->text ? " " : "",
-                            td_ffi_errc_name((int)e->code));
+    td_status_t s = td_fail(err, status_of(e->code), "%s: %s: %.300s%s(%s)", c->target, stage, e->text,
+                            *e->text ? " " : "", td_ffi_errc_name((int)e->code));
     c->handler.api->error_destroy(&(td_ffi_error_destroy_t){.struct_size = sizeof(td_ffi_error_destroy_t), .error = e});
     return s;
 }
@@ -59,8 +59,10 @@ static td_status_t describe(td_ffi_call_t *c, const td_custom_call_desc_t *d, td
         if (!dims) return td_arena_fail(arena, err);
         if (array && s->rank) memcpy(dims, s->dims, s->rank * sizeof *dims);
         c->types[i] = TD_FFI_ARG_BUFFER;
-        c->buffers[i] = (td_ffi_buffer_t){.struct_size = TD_FFI_SIZE(td_ffi_buffer_t, dims), .dtype = array ? (int32_t)s->type : TD_TOKEN,
-                                          .rank = array ? s->rank : 0, .dims = dims};
+        c->buffers[i] = (td_ffi_buffer_t){.struct_size = TD_FFI_SIZE(td_ffi_buffer_t, dims),
+                                          .dtype = array ? (int32_t)s->type : TD_TOKEN,
+                                          .rank = array ? s->rank : 0,
+                                          .dims = dims};
     }
     return td_attrs_copy(arena, d->attrs, &c->attrs, err);
 }
@@ -84,16 +86,22 @@ static frame_t *build(const td_ffi_call_t *c, td_ffi_slot_t *state, void *stream
     }
     const size_t args = TD_FFI_SIZE(td_ffi_args_t, args);
     *f = (frame_t){
-        .f = {.struct_size = TD_FFI_SIZE(td_ffi_call_frame_t, attrs), .api = c->handler.api, .ctx = &f->ctx,
+        .f = {.struct_size = TD_FFI_SIZE(td_ffi_call_frame_t, attrs),
+              .api = c->handler.api,
+              .ctx = &f->ctx,
               .args = {.struct_size = args, .size = c->n_operands, .types = c->types, .args = p},
               .rets = {.struct_size = args, .size = c->n_results, .types = c->types, .args = p + c->n_operands},
               .attrs = *c->attrs},
-        .ctx = {.dev = c->dev, .handler = &c->handler, .stream = stream, .instantiated = state,
+        .ctx = {.dev = c->dev,
+                .handler = &c->handler,
+                .stream = stream,
+                .instantiated = state,
                 .run_id = bufs ? (int64_t)atomic_fetch_add_explicit(&run_ids, 1, memory_order_relaxed) : 0}};
     return f;
 }
 
-static td_status_t stage(const td_ffi_call_t *c, frame_t *f, td_ffi_stage_t which, td_ffi_handler_fn *fn, const char *name, td_err_t *err) {
+static td_status_t stage(const td_ffi_call_t *c, frame_t *f, td_ffi_stage_t which, td_ffi_handler_fn *fn,
+                         const char *name, td_err_t *err) {
     if (!fn) return TD_OK;
     f->f.stage = (int32_t)which;
     f->f.future = NULL;
@@ -108,7 +116,8 @@ td_status_t td_ffi_call_create(td_device_t *dev, const td_custom_call_desc_t *d,
     td_ffi_call_t *c = TD_NEW(arena, td_ffi_call_t);
     char *target = td_arena_strndup(arena, d->target, strlen(d->target));
     if (!c || !target) return td_arena_fail(arena, err);
-    *c = (td_ffi_call_t){.dev = dev, .handler = *d->handler, .target = target, .n_operands = d->n_operands, .n_results = d->n_results};
+    *c = (td_ffi_call_t){
+        .dev = dev, .handler = *d->handler, .target = target, .n_operands = d->n_operands, .n_results = d->n_results};
     td_status_t s = describe(c, d, arena, err);
     if (s) return s;
     *out_scratch = scratch_bytes(c);

@@ -26,7 +26,8 @@ td_status_t td_ffi_registry_load_text(td_ffi_registry_t *r, const char *text, td
         char *comma = strchr(at, ','), *pair = at;
         if (comma) *comma = 0;
         at = comma ? comma + 1 : NULL;
-        if (!cut(pair, &v[lib.n_symbols++])) s = td_fail(err, TD_USAGE, "'%.200s': expected LIBRARY[:TARGET=SYMBOL,...]", text);
+        if (!cut(pair, &v[lib.n_symbols++]))
+            s = td_fail(err, TD_USAGE, "'%.200s': expected LIBRARY[:TARGET=SYMBOL,...]", text);
     }
     if (!s) s = td_ffi_registry_load(r, &lib, err);
     free(v);

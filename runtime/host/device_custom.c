@@ -51,7 +51,8 @@ static td_status_t run_builtin(const td_kernel_t *k, void *const *bufs, void *sc
     return s ? td_prefix(err, s, "%s", b->handler->target) : TD_OK;
 }
 
-static td_status_t lower_builtin(const td_custom_call_desc_t *d, td_arena_t *arena, td_kernel_t *k, uint64_t *out_scratch, td_err_t *err) {
+static td_status_t lower_builtin(const td_custom_call_desc_t *d, td_arena_t *arena, td_kernel_t *k,
+                                 uint64_t *out_scratch, td_err_t *err) {
     builtin_t *b = TD_NEW(arena, builtin_t);
     if (!b) return td_arena_fail(arena, err);
     b->handler = td_handler_find(d->target);
@@ -61,8 +62,8 @@ static td_status_t lower_builtin(const td_custom_call_desc_t *d, td_arena_t *are
     return b->handler->prepare(d, arena, &b->state, out_scratch, err);
 }
 
-td_status_t td_host_custom_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch,
-                                 td_err_t *err) {
+td_status_t td_host_custom_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out,
+                                 uint64_t *out_scratch, td_err_t *err) {
     const td_custom_call_desc_t *d = desc;
     td_kernel_t *k = TD_NEW(arena, td_kernel_t);
     td_status_t s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* custom_call: a target, operands and results in order (an absent slice is a token), and typed attributes. Who runs it is
- * settled when a program is lowered: a user's handler first (device.ffi), then what the device has itself.
+/* custom_call: a target, operands and results in order (an absent slice is a token), and typed attributes. Who runs it
+ * is settled when a program is lowered: a user's handler first (device.ffi), then what the device has itself.
  * A serialized execution state is not read: the instantiate stage runs again.
  * Source: xla/backends/gpu/runtime/thunk.proto, custom_call_thunk.cc. */
 #include <stdio.h>
@@ -22,10 +22,13 @@ static td_status_t api_version(td_parse_t *c, const Xla__Gpu__CustomCallThunkPro
     static const char *const names[] = {"unspecified", "original", "status-returning", "unified status-returning"};
     int v = p->has_api_version ? (int)p->api_version : 0;
     if (v != 4)
-        return td_fail(c->err, TD_UNSUPPORTED, "custom call to '%.200s' with the %s interface (API version %d): only the typed FFI (4) is supported",
-                       target, v >= 0 && v < 4 ? names[v] : "unknown", v);
+        return td_fail(
+            c->err, TD_UNSUPPORTED,
+            "custom call to '%.200s' with the %s interface (API version %d): only the typed FFI (4) is supported",
+            target, v >= 0 && v < 4 ? names[v] : "unknown", v);
     if (p->has_opaque && p->opaque.len)
-        return td_fail(c->err, TD_MALFORMED, "custom call to '%.200s': typed, but with %zu opaque bytes", target, p->opaque.len);
+        return td_fail(c->err, TD_MALFORMED, "custom call to '%.200s': typed, but with %zu opaque bytes", target,
+                       p->opaque.len);
     return TD_OK;
 }
 
@@ -36,8 +39,8 @@ static td_status_t computation(td_parse_t *c, const char *name) {
     return td_fail(c->err, TD_MALFORMED, "called computation '%.200s' is not in the module", name);
 }
 
-static td_status_t buffers(td_parse_t *c, const char *what, Xla__NullableShapedSliceProto *const *v, size_t n, bool written,
-                           td_kernel_arg_t *args, const td_shape_t **shapes) {
+static td_status_t buffers(td_parse_t *c, const char *what, Xla__NullableShapedSliceProto *const *v, size_t n,
+                           bool written, td_kernel_arg_t *args, const td_shape_t **shapes) {
     static const td_shape_t token = {.type = TD_TOKEN};
     td_status_t st = TD_OK;
     for (size_t i = 0; i < n; i++) {
@@ -50,8 +53,8 @@ static td_status_t buffers(td_parse_t *c, const char *what, Xla__NullableShapedS
         if (!st && (!a->shape || !td_type_is_array(a->shape->type) || a->shape->dynamic))
             st = td_fail(c->err, TD_UNSUPPORTED, "%s is no array of a fixed shape", what);
         if (!st && a->shape->bytes > a->size)
-            st = td_fail(c->err, TD_MISMATCH, "%s: shape of %llu bytes in a slice of %llu", what, (unsigned long long)a->shape->bytes,
-                         (unsigned long long)a->size);
+            st = td_fail(c->err, TD_MISMATCH, "%s: shape of %llu bytes in a slice of %llu", what,
+                         (unsigned long long)a->shape->bytes, (unsigned long long)a->size);
         if (st) return td_prefix(c->err, st, "%ss[%zu]", what, i);
         shapes[i] = a->shape;
     }
@@ -65,7 +68,8 @@ td_status_t td_custom_call_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_th
     if (!*target) return td_fail(c->err, TD_MALFORMED, "custom call without a target");
     if ((st = api_version(c, p, target)) || (st = computation(c, p->called_computation))) return st;
     if (p->n_operands > TD_LIMIT_KERNEL_ARGS || p->n_results > TD_LIMIT_KERNEL_ARGS)
-        return td_fail(c->err, TD_LIMIT, "%zu operands, %zu results over the limit of %u", p->n_operands, p->n_results, TD_LIMIT_KERNEL_ARGS);
+        return td_fail(c->err, TD_LIMIT, "%zu operands, %zu results over the limit of %u", p->n_operands, p->n_results,
+                       TD_LIMIT_KERNEL_ARGS);
     if ((st = td_thunk_args(c, t, (uint32_t)(p->n_operands + p->n_results)))) return st;
     call_t *d = TD_NEW(c->arena, call_t);
     if (!d || !(d->target = td_arena_strndup(c->arena, target, strlen(target))) ||
@@ -74,7 +78,8 @@ td_status_t td_custom_call_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_th
     d->n_operands = (uint32_t)p->n_operands;
     d->n_results = (uint32_t)p->n_results;
     if ((st = buffers(c, "operand", p->operands, p->n_operands, false, t->args, d->shapes)) ||
-        (st = buffers(c, "result", p->results, p->n_results, true, t->args + d->n_operands, d->shapes + d->n_operands)) ||
+        (st = buffers(c, "result", p->results, p->n_results, true, t->args + d->n_operands,
+                      d->shapes + d->n_operands)) ||
         (st = td_attrs_parse(c->arena, p->attributes, &d->attrs, c->err)))
         return td_prefix(c->err, st, "custom call to '%.200s'", target);
     t->extra = d;
@@ -83,10 +88,15 @@ td_status_t td_custom_call_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_th
 }
 
 /* The user's handler, if there is one for this device. */
-static td_status_t describe(td_device_t *dev, const td_thunk_t *from, td_arena_t *arena, td_custom_call_desc_t *out, td_err_t *err) {
+static td_status_t describe(td_device_t *dev, const td_thunk_t *from, td_arena_t *arena, td_custom_call_desc_t *out,
+                            td_err_t *err) {
     const call_t *c = from->extra;
-    *out = (td_custom_call_desc_t){.target = c->target, .instruction = from->annotation, .operands = c->shapes,
-                                   .results = c->shapes + c->n_operands, .n_operands = c->n_operands, .n_results = c->n_results,
+    *out = (td_custom_call_desc_t){.target = c->target,
+                                   .instruction = from->annotation,
+                                   .operands = c->shapes,
+                                   .results = c->shapes + c->n_operands,
+                                   .n_operands = c->n_operands,
+                                   .n_results = c->n_results,
                                    .attrs = c->attrs};
     return td_ffi_registry_find(dev->ffi, c->target, dev->ops->name, arena, &out->handler, err);
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Custom calls with users' handlers: libraries built here, from jaxlib's public headers and from ours."""
+
 import json
 import pathlib
 import shutil
@@ -14,9 +15,9 @@ import numpy as np
 from daemon_fixture import BUILD, ROOT, Daemon
 
 sys.path.insert(0, str(ROOT / "tests/conformance"))
-import build  # noqa: E402
-from hlo_types import write_safetensors  # noqa: E402
-from run import read_safetensors  # noqa: E402
+import build
+from hlo_types import write_safetensors
+from run import read_safetensors
 
 HERE = pathlib.Path(__file__).resolve().parent / "ffi"
 MODEL = ROOT / "tests/data/ffi_user_handler.aot"  # JAX 0.12.0.1: x * factor, factor 3, label "abc", axes [0, 1]
@@ -30,8 +31,24 @@ def headers(version):
     out = BUILD / "ffi-headers" / version
     if not (out / "ready").exists():
         with tempfile.TemporaryDirectory() as tmp:
-            subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:",
-                            "--python-version", RELEASES[version], "-d", tmp, f"jaxlib=={version}"], check=True)
+            subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "download",
+                    "-q",
+                    "--disable-pip-version-check",
+                    "--no-deps",
+                    "--only-binary=:all:",
+                    "--python-version",
+                    RELEASES[version],
+                    "-d",
+                    tmp,
+                    f"jaxlib=={version}",
+                ],
+                check=True,
+            )
             (wheel,) = pathlib.Path(tmp).glob("*.whl")
             with zipfile.ZipFile(wheel) as z:
                 z.extractall(out, [n for n in z.namelist() if n.startswith("jaxlib/include/xla/ffi/")])
@@ -61,8 +78,23 @@ class Case(unittest.TestCase):
 
     def cc(self, name, *flags):
         out = self.dir / f"{name}.so"
-        subprocess.run(["cc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT}/runtime/ffi", *flags, HERE / "every.c",
-                        "-o", out], check=True)
+        subprocess.run(
+            [
+                "cc",
+                "-std=c17",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-shared",
+                "-fPIC",
+                f"-I{ROOT}/runtime/ffi",
+                *flags,
+                HERE / "every.c",
+                "-o",
+                out,
+            ],
+            check=True,
+        )
         return out
 
 
@@ -74,11 +106,30 @@ class PublicHeaders(Case):
     def setUpClass(cls):
         super().setUpClass()
         cls.x = np.random.default_rng(7).standard_normal((8, 4)).astype(np.float32)
-        kinds = {"plain": [], "entry": ['-DTEST_ENTRY="Host"'], "cuda": ['-DTEST_ENTRY="CUDA"'], "static": ["-DTEST_STATIC"]}
+        kinds = {
+            "plain": [],
+            "entry": ['-DTEST_ENTRY="Host"'],
+            "cuda": ['-DTEST_ENTRY="CUDA"'],
+            "static": ["-DTEST_STATIC"],
+        }
         for v in RELEASES:
             for kind, flags in kinds.items():
-                subprocess.run(["c++", "-w", "-std=c++17", "-shared", "-fPIC", f"-I{headers(v)}", f"-I{ROOT}/runtime/ffi", *flags,
-                                HERE / "scale.cc", "-o", cls.dir / f"{kind}-{v}.so"], check=True)
+                subprocess.run(
+                    [
+                        "c++",
+                        "-w",
+                        "-std=c++17",
+                        "-shared",
+                        "-fPIC",
+                        f"-I{headers(v)}",
+                        f"-I{ROOT}/runtime/ffi",
+                        *flags,
+                        HERE / "scale.cc",
+                        "-o",
+                        cls.dir / f"{kind}-{v}.so",
+                    ],
+                    check=True,
+                )
 
     def each(self, kind):
         for v in RELEASES:
@@ -121,7 +172,10 @@ class PublicHeaders(Case):
         for lib in self.each("cuda"):
             rc, out, _ = self.ctl("check", "--ffi", lib, MODEL)
             self.assertEqual(rc, 1)
-            self.assertIn("no handler for target 'thunkd_test_scale' on the host device; there is a handler for platform 'cuda' only", out)
+            self.assertIn(
+                "'thunkd_test_scale' on the host device; there is a handler for platform 'cuda' only",
+                out,
+            )
 
     def test_unregistered_state_type(self):
         for lib in self.each("plain"):
@@ -130,7 +184,9 @@ class PublicHeaders(Case):
 
     def test_daemon(self):
         import grpc
-        from tritonclient.grpc import service_pb2 as pb, service_pb2_grpc
+        from tritonclient.grpc import service_pb2 as pb
+        from tritonclient.grpc import service_pb2_grpc
+
         for lib in self.each("entry"):
             store = pathlib.Path(tempfile.mkdtemp(dir=self.dir))
             (store / "scale/1").mkdir(parents=True)
@@ -147,7 +203,9 @@ class PublicHeaders(Case):
             finally:
                 self.assertEqual(d.close(), 0)
             for a in answers:
-                np.testing.assert_array_equal(np.frombuffer(a.raw_output_contents[0], np.float32).reshape(8, 4), self.x * np.float32(3))
+                np.testing.assert_array_equal(
+                    np.frombuffer(a.raw_output_contents[0], np.float32).reshape(8, 4), self.x * np.float32(3)
+                )
 
 
 class OurHeader(Case):
@@ -159,10 +217,16 @@ class OurHeader(Case):
         params = [m.param(s) for s in operands]
         v = m.entry.op("custom-call", shape, params, custom_call_target=target)
         v.buffers = [m.alloc(shape.bytes)]
-        wrap = lambda s: build.new("xla.NullableShapedSliceProto", shaped_slice=s)  # noqa: E731
+        wrap = lambda s: build.new("xla.NullableShapedSliceProto", shaped_slice=s)
         token = [build.new("xla.NullableShapedSliceProto")] * tokens
-        t = build.new("xla.gpu.CustomCallThunkProto", target_name=target, operands=token + [wrap(m.slice_of(p)) for p in params],
-                      results=[wrap(m.slice_of(v))] + token, api_version=api, **fields)
+        t = build.new(
+            "xla.gpu.CustomCallThunkProto",
+            target_name=target,
+            operands=token + [wrap(m.slice_of(p)) for p in params],
+            results=[wrap(m.slice_of(v))] + token,
+            api_version=api,
+            **fields,
+        )
         for name, value in (attrs or {}).items():
             t.attributes.attrs.add(key=name, value=value)
         m.thunk(None, v.name, custom_call_thunk=t)
@@ -172,9 +236,20 @@ class OurHeader(Case):
         return path
 
     def test_attributes_of_every_kind(self):
-        scalars = {"b": (1, True), "i8": (2, -128), "i16": (3, 32767), "i32": (4, -(2**31)), "i64": (5, 2**63 - 1), "u8": (6, 255),
-                   "u16": (7, 65535), "u32": (8, 2**32 - 1), "u64": (9, 2**64 - 1), "f32": (11, 0.5), "f64": (12, -1e300)}
-        text = lambda v: str(v).lower() if isinstance(v, (bool, int)) else f"{v:.17g}"  # noqa: E731
+        scalars = {
+            "b": (1, True),
+            "i8": (2, -128),
+            "i16": (3, 32767),
+            "i32": (4, -(2**31)),
+            "i64": (5, 2**63 - 1),
+            "u8": (6, 255),
+            "u16": (7, 65535),
+            "u32": (8, 2**32 - 1),
+            "u64": (9, 2**64 - 1),
+            "f32": (11, 0.5),
+            "f64": (12, -1e300),
+        }
+        text = lambda v: str(v).lower() if isinstance(v, (bool, int)) else f"{v:.17g}"
         attrs, want = {}, {}
         for f, (number, v) in scalars.items():
             attrs["s_" + f] = build.new("xla.ffi.AttributeProto", scalar={f: v})
@@ -192,9 +267,19 @@ class OurHeader(Case):
         attrs["d"] = inner
         want["d"] = "{x:{};y:s0=;}"
         body = "".join(f"{k}:{want[k]};" for k in sorted(want))
-        aot = self.call("dump", build.S("u8", 4096), attrs, operands=[build.S("f32", 2, 3, layout=[0, 1]), build.S("pred")], tokens=1)
+        aot = self.call(
+            "dump",
+            build.S("u8", 4096),
+            attrs,
+            operands=[build.S("f32", 2, 3, layout=[0, 1]), build.S("pred")],
+            tokens=1,
+        )
         inputs = {"0": np.zeros((2, 3), np.float32), "1": np.array(True)}
-        for lib in (self.cc("every"), self.cc("old", "-DOLD", "-DVERSION=3"), self.cc("oldest", "-DOLD", "-DVERSION=1")):
+        for lib in (
+            self.cc("every"),
+            self.cc("old", "-DOLD", "-DVERSION=3"),
+            self.cc("oldest", "-DOLD", "-DVERSION=1"),
+        ):
             with self.subTest(library=lib.name):
                 out = self.run_model(aot, inputs, lib)
                 self.assertIsInstance(out, list, out)
@@ -202,8 +287,17 @@ class OurHeader(Case):
 
     def test_numbers_out_of_range(self):
         lib = self.cc("range")
-        for f, v, name in (("i8", 128, "s8"), ("i8", -129, "s8"), ("i16", 32768, "s16"), ("u8", 256, "u8"), ("u16", 65536, "u16")):
-            for p in (build.new("xla.ffi.AttributeProto", scalar={f: v}), build.new("xla.ffi.AttributeProto", array={f: {"values": [0, v]}})):
+        for f, v, name in (
+            ("i8", 128, "s8"),
+            ("i8", -129, "s8"),
+            ("i16", 32768, "s16"),
+            ("u8", 256, "u8"),
+            ("u16", 65536, "u16"),
+        ):
+            for p in (
+                build.new("xla.ffi.AttributeProto", scalar={f: v}),
+                build.new("xla.ffi.AttributeProto", array={f: {"values": [0, v]}}),
+            ):
                 with self.subTest(attribute=str(p)):
                     out = self.run_model(self.call("dump", build.S("u8", 64), {"k": p}), {}, lib)
                     self.assertIn("attribute 'k': ", out)
@@ -218,13 +312,23 @@ class OurHeader(Case):
 
     def test_errors(self):
         lib = self.cc("errors")
-        want = {1: "code 1 (CANCELLED)", 2: "code 2 (UNKNOWN)", 16: "code 16 (UNAUTHENTICATED)", 99: "code 99 (error of an unknown code)",
-                -1: "alignment 24 is not a power of two up to 256 (INVALID_ARGUMENT)", -2: "struct_size 24, expected at least 32 (INVALID_ARGUMENT)",
-                -3: "(NOT_FOUND)", -4: "the instantiate stage set no state (NOT_FOUND)", -5: "text (INVALID_ARGUMENT)",
-                -6: "handlers are registered while their library is being loaded (FAILED_PRECONDITION)"}
+        want = {
+            1: "code 1 (CANCELLED)",
+            2: "code 2 (UNKNOWN)",
+            16: "code 16 (UNAUTHENTICATED)",
+            99: "code 99 (error of an unknown code)",
+            -1: "alignment 24 is not a power of two up to 256 (INVALID_ARGUMENT)",
+            -2: "struct_size 24, expected at least 32 (INVALID_ARGUMENT)",
+            -3: "(NOT_FOUND)",
+            -4: "the instantiate stage set no state (NOT_FOUND)",
+            -5: "text (INVALID_ARGUMENT)",
+            -6: "handlers are registered while their library is being loaded (FAILED_PRECONDITION)",
+        }
         for code, text in want.items():
             with self.subTest(code=code):
-                aot = self.call("refuse", build.S("u8", 1), {"code": build.new("xla.ffi.AttributeProto", scalar={"i64": code})})
+                aot = self.call(
+                    "refuse", build.S("u8", 1), {"code": build.new("xla.ffi.AttributeProto", scalar={"i64": code})}
+                )
                 self.assertIn(f"{text}\n", self.run_model(aot, {}, lib))
 
     def test_versions(self):
@@ -240,7 +344,10 @@ class OurHeader(Case):
 
     def test_two_libraries_for_one_target(self):
         aot = self.call("dump", build.S("u8", 64))
-        for flags, text in (([], "type 'test counter' is already registered"), (["-DOLD"], "target 'dump' has two handlers")):
+        for flags, text in (
+            ([], "type 'test counter' is already registered"),
+            (["-DOLD"], "target 'dump' has two handlers"),
+        ):
             a, b = self.cc("a", *flags), self.cc("b", *flags)
             rc, _, err = self.ctl("check", "--ffi", a, "--ffi", b, aot)
             self.assertEqual(rc, 1)
@@ -260,9 +367,15 @@ class OurHeader(Case):
     def test_libraries_that_are_none(self):
         aot = self.call("dump", build.S("u8", 64))
         (self.dir / "text.so").write_text("no library")
-        for lib, rc, text in ((self.dir / "none.so", 2, "none.so: "), (self.dir / "text.so", 2, "text.so: "), ("", 2, "a library needs a path"),
-                              (f"{self.cc('sym')}:t=nope", 1, "there is no symbol 'nope' for target 't'"), (f"{self.dir}/sym.so:t", 2, "expected LIBRARY"),
-                              (f"{self.dir}/sym.so:t=", 2, "expected LIBRARY"), (f"{self.dir}/sym.so:t@prepare=thunkd_ffi_handlers", 2, "no execute handler")):
+        for lib, rc, text in (
+            (self.dir / "none.so", 2, "none.so: "),
+            (self.dir / "text.so", 2, "text.so: "),
+            ("", 2, "a library needs a path"),
+            (f"{self.cc('sym')}:t=nope", 1, "there is no symbol 'nope' for target 't'"),
+            (f"{self.dir}/sym.so:t", 2, "expected LIBRARY"),
+            (f"{self.dir}/sym.so:t=", 2, "expected LIBRARY"),
+            (f"{self.dir}/sym.so:t@prepare=thunkd_ffi_handlers", 2, "no execute handler"),
+        ):
             with self.subTest(library=str(lib)):
                 got, _, err = self.ctl("check", "--ffi", lib, aot)
                 self.assertEqual(got, rc, err)
@@ -276,7 +389,10 @@ class OurHeader(Case):
             ("status-returning interface (API version 2)", lambda: self.call("dump", shape, api=2)),
             ("unified status-returning interface (API version 3)", lambda: self.call("dump", shape, api=3)),
             ("typed, but with 2 opaque bytes", lambda: self.call("dump", shape, opaque=b"ab")),
-            ("called computation 'nowhere' is not in the module", lambda: self.call("dump", shape, called_computation="nowhere")),
+            (
+                "called computation 'nowhere' is not in the module",
+                lambda: self.call("dump", shape, called_computation="nowhere"),
+            ),
             ("custom call without a target", lambda: self.call("", shape)),
             ("run it on a CUDA device", lambda: self.call("mosaic_gpu_v2", shape)),
             ("run it on a CUDA device", lambda: self.call("triton_kernel_call_ffi", shape)),

@@ -75,7 +75,8 @@ START_TEST(values) {
 END_TEST
 
 START_TEST(libraries) {
-    static const char text[] = "ffi_libraries:\n- /a.so\n- path: b.so\n  handlers: {t: S, \"t@instantiate\": I}\n- {path: c.so, handlers: {}}\n";
+    static const char text[] = "ffi_libraries:\n- /a.so\n- path: b.so\n  handlers: {t: S, \"t@instantiate\": I}\n"
+                               "- {path: c.so, handlers: {}}\n";
     char path[64];
     td_config_t c;
     td_err_t err = {0};

@@ -26,7 +26,8 @@ static td_ffi_error_t *fail(td_ffi_call_frame_t *f, int code, const char *fmt, .
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return f->api->error_create(&(td_ffi_error_create_t){.struct_size = TD_FFI_SIZE(td_ffi_error_create_t, errc), .message = text, .errc = code});
+    return f->api->error_create(&(td_ffi_error_create_t){
+        .struct_size = TD_FFI_SIZE(td_ffi_error_create_t, errc), .message = text, .errc = code});
 }
 static td_ffi_buffer_t *ret(td_ffi_call_frame_t *f, int i) { return f->rets.args[i]; }
 
@@ -112,12 +113,14 @@ static void drop(void *p) {
     alive--;
     free(p);
 }
-static const td_ffi_type_info_t counter_info = {.struct_size = TD_FFI_SIZE(td_ffi_type_info_t, deleter), .deleter = drop};
+static const td_ffi_type_info_t counter_info = {.struct_size = TD_FFI_SIZE(td_ffi_type_info_t, deleter),
+                                                .deleter = drop};
 static td_ffi_error_t *set(td_ffi_call_frame_t *f, int value) {
     int *p = malloc(sizeof *p);
     *p = value;
     alive++;
-    return f->api->state_set(&(td_ffi_state_t){.struct_size = 48, .ctx = f->ctx, .stage = f->stage, .type_id = &counter_id, .state = p});
+    return f->api->state_set(
+        &(td_ffi_state_t){.struct_size = 48, .ctx = f->ctx, .stage = f->stage, .type_id = &counter_id, .state = p});
 }
 static td_ffi_error_t *instantiate(td_ffi_call_frame_t *f) { return is_query(f) ? NULL : set(f, 100); }
 static td_ffi_error_t *prepare(td_ffi_call_frame_t *f) { return is_query(f) ? NULL : set(f, 20); }
@@ -126,7 +129,8 @@ static td_ffi_error_t *initialize(td_ffi_call_frame_t *f) {
     /* A second state of the stage is refused; the error is this side's to destroy. */
     if (f->ctx && !e) {
         int one = 1;
-        e = f->api->state_set(&(td_ffi_state_t){.struct_size = 48, .ctx = f->ctx, .stage = f->stage, .type_id = &counter_id, .state = &one});
+        e = f->api->state_set(&(td_ffi_state_t){
+            .struct_size = 48, .ctx = f->ctx, .stage = f->stage, .type_id = &counter_id, .state = &one});
         if (!e) return fail(f, TD_FFI_INTERNAL, "a state was set twice");
         td_ffi_error_details_t d = {.struct_size = 36, .error = e};
         f->api->error_details(&d);
@@ -167,7 +171,8 @@ static td_ffi_error_t *refuse(td_ffi_call_frame_t *f) {
     case -5: /* the struct before 0.4: the code is not written */
         old.error = fail(f, 3, "text");
         f->api->error_details(&old);
-        if (strcmp(old.message, "text") || old.errc != 77) return fail(f, 13, "error_details wrote past its caller's struct");
+        if (strcmp(old.message, "text") || old.errc != 77)
+            return fail(f, 13, "error_details wrote past its caller's struct");
         return old.error;
     case -6: return f->api->handler_register(&(td_ffi_handler_register_t){.struct_size = 92});
     default: return fail(f, (int)code, "code %d", (int)code);
@@ -176,8 +181,16 @@ static td_ffi_error_t *refuse(td_ffi_call_frame_t *f) {
 
 #ifdef OLD
 static td_ffi_error_t *reg(const td_ffi_api_t *api, const char *target, td_ffi_handler_fn *execute) {
-    struct { TD_FFI_ARGS_HEAD; td_ffi_span_t name, platform; td_ffi_handler_fn *bundle[4]; uint32_t traits; } a = {
-        .struct_size = 84, .name = {target, strlen(target)}, .platform = {"cpu", 3}, .bundle = {0, 0, 0, execute}, .traits = 1};
+    struct {
+        TD_FFI_ARGS_HEAD;
+        td_ffi_span_t name, platform;
+        td_ffi_handler_fn *bundle[4];
+        uint32_t traits;
+    } a = {.struct_size = 84,
+           .name = {target, strlen(target)},
+           .platform = {"cpu", 3},
+           .bundle = {0, 0, 0, execute},
+           .traits = 1};
     return api->handler_register((td_ffi_handler_register_t *)(void *)&a);
 }
 THUNKD_FFI_EXPORT const thunkd_ffi_entry_t *thunkd_ffi_handlers(const thunkd_ffi_api_t *api, size_t *n) {
@@ -195,13 +208,18 @@ THUNKD_FFI_EXPORT const thunkd_ffi_entry_t *thunkd_ffi_handlers(const thunkd_ffi
 THUNKD_FFI_EXPORT const thunkd_ffi_entry_t *thunkd_ffi_handlers(const thunkd_ffi_api_t *api, size_t *n) {
     static const thunkd_ffi_entry_t entries[] = {
         {.struct_size = sizeof *entries, .target = "dump", .platform = PLATFORM, .execute = dump},
-        {.struct_size = sizeof *entries, .target = "states", .platform = PLATFORM, .instantiate = instantiate, .prepare = prepare,
-         .initialize = initialize, .execute = states},
+        {.struct_size = sizeof *entries,
+         .target = "states",
+         .platform = PLATFORM,
+         .instantiate = instantiate,
+         .prepare = prepare,
+         .initialize = initialize,
+         .execute = states},
         {.struct_size = sizeof *entries, .target = "refuse", .platform = NULL, .execute = refuse},
     };
     static const char name[] = "test counter";
-    if (api->type_register(&(td_ffi_type_register_t){.struct_size = 40, .name = {name, sizeof name - 1}, .type_id = &counter_id,
-                                                    .type_info = &counter_info}))
+    if (api->type_register(&(td_ffi_type_register_t){
+            .struct_size = 40, .name = {name, sizeof name - 1}, .type_id = &counter_id, .type_info = &counter_info}))
         return NULL;
     *n = sizeof entries / sizeof *entries;
     return entries;

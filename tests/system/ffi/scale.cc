@@ -26,32 +26,35 @@ static ffi::Error Multiply(ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> 
     return ffi::Error::Success();
 }
 
-static ffi::Error ScaleImpl(ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> y, float factor, std::string_view label,
-                            ffi::Span<const int64_t> axes) {
+static ffi::Error ScaleImpl(ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> y, float factor,
+                            std::string_view label, ffi::Span<const int64_t> axes) {
     ffi::Error e = Check(label, axes, x.dimensions().size());
     return e.failure() ? e : Multiply(x, y, factor);
 }
-XLA_FFI_DEFINE_HANDLER_SYMBOL(Scale, ScaleImpl, ffi::Ffi::Bind()
-                                                    .Arg<ffi::Buffer<ffi::F32>>()
-                                                    .Ret<ffi::Buffer<ffi::F32>>()
-                                                    .Attr<float>("factor")
-                                                    .Attr<std::string_view>("label")
-                                                    .Attr<ffi::Span<const int64_t>>("axes"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(Scale, ScaleImpl,
+                              ffi::Ffi::Bind()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<float>("factor")
+                                  .Attr<std::string_view>("label")
+                                  .Attr<ffi::Span<const int64_t>>("axes"));
 
 // The symbol that equals a target.
-XLA_FFI_DEFINE_HANDLER_SYMBOL(thunkd_test_scale, ScaleImpl, ffi::Ffi::Bind()
-                                                                .Arg<ffi::Buffer<ffi::F32>>()
-                                                                .Ret<ffi::Buffer<ffi::F32>>()
-                                                                .Attr<float>("factor")
-                                                                .Attr<std::string_view>("label")
-                                                                .Attr<ffi::Span<const int64_t>>("axes"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(thunkd_test_scale, ScaleImpl,
+                              ffi::Ffi::Bind()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<float>("factor")
+                                  .Attr<std::string_view>("label")
+                                  .Attr<ffi::Span<const int64_t>>("axes"));
 
 // Refuses: the attribute is an f32.
-static ffi::Error WrongImpl(ffi::Buffer<ffi::F32>, ffi::ResultBuffer<ffi::F32>, double) { return ffi::Error::Success(); }
-XLA_FFI_DEFINE_HANDLER_SYMBOL(WrongType, WrongImpl, ffi::Ffi::Bind()
-                                                        .Arg<ffi::Buffer<ffi::F32>>()
-                                                        .Ret<ffi::Buffer<ffi::F32>>()
-                                                        .Attr<double>("factor"));
+static ffi::Error WrongImpl(ffi::Buffer<ffi::F32>, ffi::ResultBuffer<ffi::F32>, double) {
+    return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    WrongType, WrongImpl,
+    ffi::Ffi::Bind().Arg<ffi::Buffer<ffi::F32>>().Ret<ffi::Buffer<ffi::F32>>().Attr<double>("factor"));
 
 static ffi::Error FailImpl(ffi::RemainingArgs, ffi::RemainingRets, ffi::Dictionary) {
     return ffi::Error(ffi::ErrorCode::kDataLoss, "the handler says no");
@@ -76,8 +79,9 @@ static ffi::ErrorOr<std::unique_ptr<State>> InstantiateImpl(ffi::Dictionary attr
 }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(Instantiate, InstantiateImpl, ffi::Ffi::BindInstantiate().Attrs());
 
-static ffi::Future StatefulImpl(State *state, void *stream, ffi::ScratchAllocator scratch, ffi::ThreadPool pool, int32_t ordinal,
-                                ffi::RunId run, ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> y, ffi::Dictionary) {
+static ffi::Future StatefulImpl(State *state, void *stream, ffi::ScratchAllocator scratch, ffi::ThreadPool pool,
+                                int32_t ordinal, ffi::RunId run, ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> y,
+                                ffi::Dictionary) {
     ffi::Promise promise;
     ffi::Future future(promise);
     auto memory = scratch.Allocate(x.size_bytes());
@@ -88,19 +92,21 @@ static ffi::Future StatefulImpl(State *state, void *stream, ffi::ScratchAllocato
     float *tmp = static_cast<float *>(*memory);
     for (size_t i = 0; i < x.element_count(); i++) tmp[i] = x.typed_data()[i] * state->factor;
     for (size_t i = 0; i < x.element_count(); i++) y->typed_data()[i] = tmp[i];
-    pool.Schedule([promise = std::make_shared<ffi::Promise>(std::move(promise))]() mutable { promise->SetAvailable(); });
+    pool.Schedule(
+        [promise = std::make_shared<ffi::Promise>(std::move(promise))]() mutable { promise->SetAvailable(); });
     return future;
 }
-XLA_FFI_DEFINE_HANDLER_SYMBOL(Stateful, StatefulImpl, ffi::Ffi::Bind()
-                                                          .Ctx<ffi::State<State>>()
-                                                          .Ctx<ffi::PlatformStream<void *>>()
-                                                          .Ctx<ffi::ScratchAllocator>()
-                                                          .Ctx<ffi::ThreadPool>()
-                                                          .Ctx<ffi::DeviceOrdinal>()
-                                                          .Ctx<ffi::RunId>()
-                                                          .Arg<ffi::Buffer<ffi::F32>>()
-                                                          .Ret<ffi::Buffer<ffi::F32>>()
-                                                          .Attrs());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(Stateful, StatefulImpl,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::State<State>>()
+                                  .Ctx<ffi::PlatformStream<void *>>()
+                                  .Ctx<ffi::ScratchAllocator>()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Ctx<ffi::DeviceOrdinal>()
+                                  .Ctx<ffi::RunId>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attrs());
 
 #if defined(TEST_ENTRY)
 static XLA_FFI_TypeInfo kStateInfo = ffi::MakeTypeInfo<State>();
