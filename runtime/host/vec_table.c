@@ -78,7 +78,7 @@ const td_vec_t TD_V(td_vec) = {
                [TD_U64] = &td_pw_u64, [TD_F32] = &td_pw_f32, [TD_F64] = &td_pw_f64, [TD_C64] = &td_pw_c64,
                [TD_C128] = &td_pw_c128},
     .select = {select_uint8_t, select_uint16_t, select_uint32_t, select_uint64_t, select_u128_t},
-    .pair = td_pairs_isa, .scalar = td_scalars_isa, .bf16 = td_bf16_isa, .convert = td_convert_isa, .small_load = td_small_load_isa, .small_store = td_small_store_isa,
+    .pair = td_pairs_isa, .scalar = td_scalars_isa, .bf16 = td_bf16_isa, .transpose8 = td_transpose8_isa, .convert = td_convert_isa, .small_load = td_small_load_isa, .small_store = td_small_store_isa,
     .small_round = td_small_round_isa, .sum = sum, .dot = dot, .dot_bf16 = dot_bf16, .dot_bf16_rounded = dot_bf16_rounded, .axpy_bf16_rounded = axpy_bf16_rounded, .axpy = axpy,
     .axpy_bf16 = axpy_bf16, .add_wide = add_wide, .max = max,
 };
