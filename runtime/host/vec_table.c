@@ -36,7 +36,19 @@ static float fold(float *a) {
 #define X_OF(j) x[j]
 #define XY_OF(j) x[j] * y[j]
 #define XB_OF(j) x[j] * td_bits_f32((uint32_t)y[j] << 16)
-__attribute__((optimize("fp-contract=fast"))) static float sum(const float *x, size_t n) { LANE_LOOP(-0.0f, X_OF); } /* -0 + -0 is -0 */
+/* Short rows: eight lanes. */
+static float sum_short(const float *x, size_t n) {
+    float a[8];
+    size_t i = 0;
+    for (int k = 0; k < 8; k++) a[k] = -0.0f;
+    for (; i + 8 <= n; i += 8)
+        for (size_t k = 0; k < 8; k++) a[k] += x[i + k];
+    for (size_t k = 0; i + k < n; k++) a[k] += x[i + k];
+    return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
+}
+
+static float sum_long(const float *x, size_t n) { LANE_LOOP(-0.0f, X_OF); } /* -0 + -0 is -0 */
+static float sum(const float *x, size_t n) { return n <= LANES ? sum_short(x, n) : sum_long(x, n); }
 __attribute__((optimize("fp-contract=fast"))) static float dot(const float *x, const float *y, size_t n) { LANE_LOOP(0, XY_OF); }
 __attribute__((optimize("fp-contract=fast"))) static float dot_bf16(const float *x, const uint16_t *y, size_t n) { LANE_LOOP(0, XB_OF); }
 
