@@ -70,19 +70,26 @@ static bool repeats(const td_map_t *m, int64_t reduced) {
 
 td_status_t td_gemv_match(td_compiler_t *c, const td_macro_t *m, td_gemv_t **out, td_err_t *err) {
     td_plan_t *p = &c->plan;
-    uint32_t product = m->in[0], base[2];
+    uint32_t product = m->in[0], sum = product, base[2];
     const td_val_t *v = &p->vals[product], *r = &p->vals[m->first_out];
     td_status_t st = TD_OK;
-    if (m->op != TD_HLO_ADD || v->kind != TD_VAL_PW || v->instr->opcode != TD_HLO_MULTIPLY || v->type != TD_F32 || r->type != TD_F32 ||
+    bool rounded = v->kind == TD_VAL_PW && v->instr->opcode == TD_HLO_CONVERT && p->vals[v->src[0]].kind == TD_VAL_PW &&
+                   p->vals[v->src[0]].type == TD_BF16; /* products of bf16, then widened */
+    if (rounded) {
+        if (v->mat || c->done[product] || uses(p, product) != 1) return TD_OK;
+        product = v->src[0], v = &p->vals[product];
+    }
+    if (m->op != TD_HLO_ADD || v->kind != TD_VAL_PW || v->instr->opcode != TD_HLO_MULTIPLY || v->type != (rounded ? TD_BF16 : TD_F32) || r->type != TD_F32 ||
         v->mat || c->done[product] || uses(p, product) != 1 || v->src[0] == v->src[1] || m->reduced < 16)
         return TD_OK;
-    if (!base_of(c, v->src[0], &base[0]) || !base_of(c, v->src[1], &base[1])) return TD_OK;
+    if (rounded) base[0] = v->src[0], base[1] = v->src[1];
+    else if (!base_of(c, v->src[0], &base[0]) || !base_of(c, v->src[1], &base[1])) return TD_OK;
     for (int i = 0; i < 2; i++) {
         const td_val_t *x = &p->vals[base[!i]];
         if (!in_memory(p, base[i], m->stage) || p->vals[base[i]].count != v->count || x->kind != TD_VAL_MAP || !in_memory(p, x->src[0], m->stage)) continue;
         td_gemv_t *g = TD_NEW(p->arena, td_gemv_t);
         if (!g) return td_arena_fail(p->arena, err);
-        *g = (td_gemv_t){.w_type = p->vals[base[i]].type, .x_type = x->type, .reduced = m->reduced, .inner = m->inner,
+        *g = (td_gemv_t){.rounded = rounded, .w_type = p->vals[base[i]].type, .x_type = x->type, .reduced = m->reduced, .inner = m->inner,
                          .outer = v->count / m->reduced / m->inner, .w_val = base[i], .x_val = x->src[0], .init_val = m->in[1]};
         if (!drop_inner(&x->map, m->inner, p->arena, &g->x_map, &st, err)) {
             if (st) return st;
@@ -96,7 +103,7 @@ td_status_t td_gemv_match(td_compiler_t *c, const td_macro_t *m, td_gemv_t **out
         g->x_at = (uint64_t)TD_PW_TILE * 8; /* after a unit's sums */
         g->scratch = g->x_at + td_align_up((size_t)g->reduced * 4 + (size_t)TD_PW_TILE * 4, 64);
         for (int k = 0; k < 2; k++) c->done[v->src[k]] |= base[k] != v->src[k]; /* conversions: nobody else's */
-        c->done[product] = true;
+        c->done[product] = c->done[sum] = true;
         *out = g;
         uint64_t each = g->scratch;
         g->scratch = each * (uint64_t)td_host_threads();
@@ -138,6 +145,7 @@ static void columns(const work_t *w, const float *x, int64_t outer, int64_t firs
         for (int64_t k = r; k < r + BLOCK && k < g->reduced; k++) {
             const char *row = m + (size_t)(k * g->inner) * size;
             if (g->w_type == TD_F32) td_vec()->axpy(x[k], (const float *)(const void *)row, acc, n);
+            else if (g->rounded) td_vec()->axpy_bf16_rounded(x[k], (const uint16_t *)(const void *)row, acc, n);
             else td_vec()->axpy_bf16(x[k], (const uint16_t *)(const void *)row, acc, n);
         }
         if (!r)
@@ -157,8 +165,10 @@ static void row(const work_t *w, const float *x, int64_t outer) {
     enum { RUN = 4096 };
     for (int64_t at = 0; at < g->reduced; at += RUN) {
         size_t n = (size_t)(g->reduced - at < RUN ? g->reduced - at : RUN);
+        const uint16_t *half = (const uint16_t *)(const void *)m + at;
         total += (double)(g->w_type == TD_F32 ? td_vec()->dot(x + at, (const float *)(const void *)m + at, n)
-                                              : td_vec()->dot_bf16(x + at, (const uint16_t *)(const void *)m + at, n));
+                          : g->rounded        ? td_vec()->dot_bf16_rounded(x + at, half, n)
+                                              : td_vec()->dot_bf16(x + at, half, n));
     }
     ((float *)td_buf_address(g->out, w->bufs, w->scratch))[outer] = (float)total;
 }

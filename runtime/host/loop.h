@@ -51,7 +51,8 @@ typedef struct td_loop {
 
 /* sum over r of x[o,r] * w[o,r,i], w read where it lies. */
 typedef struct td_gemv {
-    td_type_t w_type, x_type, type; /* f32 or bf16 */
+    td_type_t w_type, x_type; /* f32 or bf16 */
+    bool rounded;             /* both bf16, and each product rounded to bf16 */
     int64_t outer, reduced, inner, tile, units;
     td_map_t x_map; /* over [outer][reduced] */
     bool x_once;    /* the same x for every outer index */

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gather: one clamped window of the operand per index vector. */
+#include <string.h>
+
 #include "runtime/host/macro_ops.h"
 #include "runtime/host/pool.h"
+
+enum { TILE = 128 };
 
 typedef struct gather {
     td_strided_t window;
@@ -11,6 +15,8 @@ typedef struct gather {
     int64_t count, elements; /* index vectors; of the result */
     uint32_t comps, size;
     td_type_t type;
+    bool flat;          /* single elements, one after the other: index vectors by one stride */
+    int64_t index_stride;
     int64_t comp_stride, max[TD_LIMIT_RANK], stride[TD_LIMIT_RANK]; /* per index component */
 } gather_t;
 
@@ -108,6 +114,40 @@ static td_status_t batches(const td_hlo_instr_t *instr, const int64_t *as, const
     return TD_OK;
 }
 
+/* Elements [first, last) of a flat result. */
+static void flat_run(const gather_t *x, const char *operand, const void *indices, int64_t first, int64_t last, char *out) {
+    int64_t at[TILE];
+    for (int64_t t = first; t < last; t += TILE) {
+        size_t n = last - t < TILE ? (size_t)(last - t) : TILE;
+        memset(at, 0, sizeof at);
+        for (uint32_t k = 0; k < x->comps; k++) {
+            const int32_t *p = (const int32_t *)indices + t * x->index_stride + k * x->comp_stride;
+            int64_t max = x->max[k], stride = x->stride[k], step = x->index_stride;
+            for (size_t i = 0; i < n; i++) at[i] += td_clamp_index(p[(int64_t)i * step], max) * stride;
+        }
+        td_take(x->size, operand, at, n, out + t * x->size);
+    }
+}
+
+/* One stride for all of it? */
+static bool one_stride(const td_dims_t *d, int64_t *stride) {
+    int64_t expect = -1;
+    *stride = 0;
+    for (uint32_t i = d->rank; i-- > 0;) {
+        if (d->n[i] == 1) continue;
+        if (expect < 0) *stride = d->stride[i];
+        else if (d->stride[i] != expect) return false;
+        expect = d->stride[i] * d->n[i];
+    }
+    return true;
+}
+
+static void find_flat(gather_t *x) {
+    int64_t result, operand;
+    x->flat = !x->window.rank && !x->window.empty && x->type == TD_S32 && one_stride(&x->index, &x->index_stride) &&
+              one_stride(&x->result, &result) && (result == 1 || x->count == 1) && one_stride(&x->operand, &operand) && !operand;
+}
+
 td_status_t td_gather_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
                               td_err_t *err) {
     td_status_t st = check(instr, err);
@@ -129,12 +169,11 @@ td_status_t td_gather_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, vo
     x->size = td_elem(a);
     x->elements = instr->shape->count;
     if (!instr->shape->count) x->count = 0;
+    find_flat(x);
     *out_state = x;
     *out_scratch = 0;
     return TD_OK;
 }
-
-enum { TILE = 128 };
 
 /* at[i] += the clamped component k of index vector i, in elements of the operand. */
 static void add_component(const gather_t *x, uint32_t k, const void *indices, const int64_t *index, size_t n, int64_t *at) {
@@ -159,6 +198,10 @@ static void tiles(void *ctx, int64_t first_tile, int64_t last_tile, int worker) 
     const gather_t *x = w->x;
     int64_t index[TILE], result[TILE], at[TILE];
     (void)worker;
+    if (x->flat) {
+        flat_run(x, w->operand, w->indices, first_tile * TILE, last_tile * TILE < x->count ? last_tile * TILE : x->count, w->out);
+        return;
+    }
     for (int64_t t = first_tile; t < last_tile; t++) {
         int64_t first = t * TILE;
         size_t n = x->count - first < TILE ? (size_t)(x->count - first) : TILE;

@@ -24,6 +24,7 @@
 /* An N-dimensional copy, dimensions merged and ordered for the destination. */
 typedef struct td_strided {
     uint32_t rank, size; /* size: bytes of an element */
+    uint64_t bytes;
     bool empty, tiled;   /* tiled: the two innermost dimensions are a transposition */
     int64_t n[TD_LIMIT_RANK], dst[TD_LIMIT_RANK], src[TD_LIMIT_RANK]; /* strides in bytes */
 } td_strided_t;

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "runtime/host/macro_ops.h"
+#include "runtime/host/pool.h"
+#include "runtime/host/vec.h"
 
 #define ANY __attribute__((aligned(1), may_alias))
 typedef uint8_t any1_t;
@@ -80,6 +82,8 @@ void td_strided_plan(td_strided_t *p, uint32_t size, uint32_t rank, const int64_
     order_dims(p, rank, dims, dst, src);
     merge_dims(p);
     find_tile(p);
+    p->bytes = size;
+    for (uint32_t i = 0; i < p->rank; i++) p->bytes *= (uint64_t)p->n[i]; /* an array's, so it cannot overflow */
 }
 
 static void copy_run(uint32_t size, int64_t n, int64_t ds, int64_t ss, char *dst, const char *src) {
@@ -96,23 +100,32 @@ static void copy_run(uint32_t size, int64_t n, int64_t ds, int64_t ss, char *dst
 #undef RUN
 }
 
-enum { TILE = 32 };
-static void copy_tile(const td_strided_t *p, char *dst, const char *src) {
+enum { BLOCK = 8, ROWS = 32 };
+
+/* Rows [first, last) of the transposition. Blocks of 8 x 8 pass through registers. */
+static void copy_tile(const td_strided_t *p, int64_t first, int64_t last, char *dst, const char *src) {
     uint32_t r = p->rank - 2;
-    int64_t n0 = p->n[r], n1 = p->n[r + 1];
-    for (int64_t i = 0; i < n0; i += TILE)
-        for (int64_t j = 0; j < n1; j += TILE) {
-            int64_t m = n1 - j < TILE ? n1 - j : TILE;
-            for (int64_t k = i; k < n0 && k < i + TILE; k++)
-                copy_run(p->size, m, p->dst[r + 1], p->src[r + 1], dst + k * p->dst[r] + j * p->dst[r + 1],
-                         src + k * p->src[r] + j * p->src[r + 1]);
+    int64_t n1 = p->n[r + 1], ds = p->dst[r], ss = p->src[r + 1];
+    bool blocks = p->dst[r + 1] == p->size && p->src[r] == p->size && p->size >= 2 && p->size <= 8;
+    int64_t i = first;
+    for (; blocks && i + BLOCK <= last; i += BLOCK) {
+        int64_t j = 0;
+        for (; j + BLOCK <= n1; j += BLOCK) td_vec()->transpose8(p->size, src + i * p->size + j * ss, ss, dst + i * ds + j * p->size, ds);
+        for (int64_t k = i; j < n1 && k < i + BLOCK; k++)
+            copy_run(p->size, n1 - j, p->size, ss, dst + k * ds + j * p->size, src + k * p->size + j * ss);
+    }
+    for (; i < last; i += ROWS)
+        for (int64_t j = 0; j < n1; j += ROWS) {
+            int64_t m = n1 - j < ROWS ? n1 - j : ROWS;
+            for (int64_t k = i; k < last && k < i + ROWS; k++)
+                copy_run(p->size, m, p->dst[r + 1], ss, dst + k * ds + j * p->dst[r + 1], src + k * p->src[r] + j * ss);
         }
 }
 
 static void copy_level(const td_strided_t *p, uint32_t d, char *dst, const char *src) {
     uint32_t left = p->rank - d;
     if (left == 2 && p->tiled) {
-        copy_tile(p, dst, src);
+        copy_tile(p, 0, p->n[d], dst, src);
     } else if (left == 1) {
         copy_run(p->size, p->n[d], p->dst[d], p->src[d], dst, src);
     } else {
@@ -120,10 +133,38 @@ static void copy_level(const td_strided_t *p, uint32_t d, char *dst, const char 
     }
 }
 
+typedef struct work {
+    const td_strided_t *p;
+    char *dst;
+    const char *src;
+} work_t;
+
+/* Units: indices of the outermost dimension; of a plain transposition groups of its rows. */
+static void part(void *ctx, int64_t first, int64_t last, int worker) {
+    const work_t *w = ctx;
+    const td_strided_t *p = w->p;
+    (void)worker;
+    if (p->rank == 2 && p->tiled) {
+        int64_t end = last * ROWS < p->n[0] ? last * ROWS : p->n[0];
+        copy_tile(p, first * ROWS, end, w->dst, w->src);
+        return;
+    }
+    for (int64_t i = first; i < last; i++) copy_level(p, 1, w->dst + i * p->dst[0], w->src + i * p->src[0]);
+}
+
 void td_strided_copy(const td_strided_t *p, void *dst, const void *src) {
+    enum { WORTH_A_TEAM = 1 << 18 }; /* bytes */
     if (p->empty) return;
-    if (!p->rank) memcpy(dst, src, p->size);
-    else copy_level(p, 0, dst, src);
+    if (!p->rank) {
+        memcpy(dst, src, p->size);
+        return;
+    }
+    if (p->rank < 2 || p->bytes < WORTH_A_TEAM) {
+        copy_level(p, 0, dst, src);
+        return;
+    }
+    work_t w = {p, dst, src};
+    td_pool_run(p->rank == 2 && p->tiled ? (p->n[0] + ROWS - 1) / ROWS : p->n[0], part, &w);
 }
 
 void td_dims_add(td_dims_t *d, int64_t n, int64_t stride) {

@@ -3,7 +3,7 @@
  * The initial value comes in once; positions in the padding or in holes of a dilated base contribute nothing. */
 #include <string.h>
 
-#include "runtime/host/windows.h"
+#include "runtime/host/window_rows.h"
 
 typedef struct array {
     td_type_t type;
@@ -16,6 +16,7 @@ typedef struct array {
 typedef struct window {
     td_combiner_t f;
     td_windows_t w;
+    td_window_rows_t rows;
     array_t *arrays;
     bool convert;
     uint64_t at_at, off_at, pw_at; /* coordinates per dimension; offsets */
@@ -56,6 +57,10 @@ td_status_t td_window_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, vo
     if ((st = td_windows_make(&w->w, instr, td_operand(instr, 0), td_result(instr, 0), arena, err))) return st;
     w->convert = w->f.fn && w->f.reg != types[0];
     *out_scratch = 0;
+    if (td_window_rows_fit(&w->rows, &w->w, &w->f, td_operand(instr, 0), td_result(instr, 0), out_scratch)) {
+        *out_state = w;
+        return TD_OK;
+    }
     bool ok = td_reserve(out_scratch, w->w.rank + 1, 8 * TD_PW_TILE, &w->at_at) && td_reserve(out_scratch, TD_PW_TILE, 8, &w->off_at) &&
               td_reserve(out_scratch, w->f.scratch, 1, &w->pw_at);
     for (uint32_t k = 0; k < n && ok; k++) {
@@ -127,6 +132,10 @@ void td_window_run(const void *state, const void *const *in, void *const *out, v
     const window_t *w = state;
     char *s = scratch;
     int64_t *at = (int64_t *)(void *)(s + w->at_at);
+    if (w->rows.cols) {
+        td_window_rows_run(&w->rows, &w->w, &w->f, in[0], in[1], out[0], s);
+        return;
+    }
     for (int64_t first = 0; first < w->w.count; first += TD_PW_TILE) {
         size_t n = w->w.count - first < TD_PW_TILE ? (size_t)(w->w.count - first) : TD_PW_TILE;
         int64_t pos[TD_LIMIT_RANK] = {0};

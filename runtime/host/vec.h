@@ -31,6 +31,8 @@ typedef struct td_vec {
     const td_pw_fn_t (*pair)[TD_PAIRS][4]; /* by f, g, and 1: b is a scalar + 2: c is a scalar */
     const td_pw_fn_t *scalar;              /* TD_ONES of them */
     const td_pw_fn_t *bf16;                /* add, subtract, multiply in f32, rounded to bf16 */
+    /* An 8 x 8 block of elements of 2, 4 or 8 bytes, transposed; strides between rows in bytes. */
+    void (*transpose8)(uint32_t size, const char *src, int64_t src_stride, char *dst, int64_t dst_stride);
     /* Sums in f32 lanes over runs of at most TD_PW_TILE elements: error of a tree. */
     float (*sum)(const float *x, size_t n);
     float (*dot)(const float *x, const float *y, size_t n);

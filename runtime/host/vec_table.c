@@ -36,7 +36,19 @@ static float fold(float *a) {
 #define X_OF(j) x[j]
 #define XY_OF(j) x[j] * y[j]
 #define XB_OF(j) x[j] * td_bits_f32((uint32_t)y[j] << 16)
-__attribute__((optimize("fp-contract=fast"))) static float sum(const float *x, size_t n) { LANE_LOOP(-0.0f, X_OF); } /* -0 + -0 is -0 */
+/* Short rows: eight lanes. */
+static float sum_short(const float *x, size_t n) {
+    float a[8];
+    size_t i = 0;
+    for (int k = 0; k < 8; k++) a[k] = -0.0f;
+    for (; i + 8 <= n; i += 8)
+        for (size_t k = 0; k < 8; k++) a[k] += x[i + k];
+    for (size_t k = 0; i + k < n; k++) a[k] += x[i + k];
+    return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
+}
+
+static float sum_long(const float *x, size_t n) { LANE_LOOP(-0.0f, X_OF); } /* -0 + -0 is -0 */
+static float sum(const float *x, size_t n) { return n <= LANES ? sum_short(x, n) : sum_long(x, n); }
 __attribute__((optimize("fp-contract=fast"))) static float dot(const float *x, const float *y, size_t n) { LANE_LOOP(0, XY_OF); }
 __attribute__((optimize("fp-contract=fast"))) static float dot_bf16(const float *x, const uint16_t *y, size_t n) { LANE_LOOP(0, XB_OF); }
 
@@ -78,7 +90,7 @@ const td_vec_t TD_V(td_vec) = {
                [TD_U64] = &td_pw_u64, [TD_F32] = &td_pw_f32, [TD_F64] = &td_pw_f64, [TD_C64] = &td_pw_c64,
                [TD_C128] = &td_pw_c128},
     .select = {select_uint8_t, select_uint16_t, select_uint32_t, select_uint64_t, select_u128_t},
-    .pair = td_pairs_isa, .scalar = td_scalars_isa, .bf16 = td_bf16_isa, .convert = td_convert_isa, .small_load = td_small_load_isa, .small_store = td_small_store_isa,
+    .pair = td_pairs_isa, .scalar = td_scalars_isa, .bf16 = td_bf16_isa, .transpose8 = td_transpose8_isa, .convert = td_convert_isa, .small_load = td_small_load_isa, .small_store = td_small_store_isa,
     .small_round = td_small_round_isa, .sum = sum, .dot = dot, .dot_bf16 = dot_bf16, .dot_bf16_rounded = dot_bf16_rounded, .axpy_bf16_rounded = axpy_bf16_rounded, .axpy = axpy,
     .axpy_bf16 = axpy_bf16, .add_wide = add_wide, .max = max,
 };
