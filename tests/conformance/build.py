@@ -188,17 +188,30 @@ class Module:
         info = new("xla.gpu.ThunkInfoProto", profile_annotation=annotation, thunk_id=self.next_id())
         (self.thunks if to is None else to).append(new("xla.gpu.ThunkProto", thunk_info=info, **impl))
 
-    def op(self, opcode, shape, operands=(), called=(), into=None, **fields):
-        """An entry instruction as a kernel of its own; into: the value whose memory the result takes."""
+    def op(self, opcode, shape, operands=(), called=(), into=None, to=None, **fields):
+        """An entry instruction as a kernel of its own; into: the value whose memory the result takes; to: a list
+        of thunks (a loop's body…) in place of the program's."""
         v = self.entry.op(opcode, shape, operands, called, **fields)
         leaves = shape.leaves()
         v.buffers = list(into.buffers) if into else [self.alloc(l.bytes) for l in leaves]
         ins = [(b, s) for o in operands for b, s in zip(o.buffers, o.shape.leaves())]
-        self.kernel(v.name, ins, list(zip(v.buffers, leaves)))
+        self.kernel(v.name, ins, list(zip(v.buffers, leaves)), to)
         return v
 
-    def fusion(self, comp, operands, into=None):
-        return self.op("fusion", comp.root.shape, operands, [comp], into, fusion_kind="kLoop")
+    def fusion(self, comp, operands, into=None, to=None):
+        return self.op("fusion", comp.root.shape, operands, [comp], into, to, fusion_kind="kLoop")
+
+    def copy(self, source, destination, to=None):
+        """A copy thunk between values of the same size."""
+        c = new("xla.gpu.CopyThunkProto", source_buffer=self.slice_of(source), destination_buffer=self.slice_of(destination),
+                mem_size=source.shape.bytes)
+        self.thunk(to, device_to_device_copy_thunk=new("xla.gpu.DeviceToDeviceCopyThunkProto", copy_thunk=c))
+
+    def buffer(self, shape):
+        """Memory that thunks write; in the HLO a call that stands for them."""
+        v = self.entry.op("custom-call", shape, custom_call_target="written_by_thunks")
+        v.buffers = [self.alloc(shape.bytes)]
+        return v
 
     def result(self, value, leaf=0):
         self.outputs.append((value, leaf))
@@ -221,6 +234,7 @@ class Module:
                   computations=[c.proto() for c in self.computations[1:] + self.computations[:1]], host_program_shape=shape)
         e = new("xla.gpu.GpuExecutableProto", module_name=self.name, thunks=self.thunks, constants=self.constants, program_shape=shape,
                 hlo_module_with_config=new("xla.HloModuleProtoWithConfig", hlo_module=hlo, config=config))
+        e.gpu_compute_capability.cuda_compute_capability.major = 9
         e.buffer_allocations.values.extend(self.allocations)
         for i, (v, leaf) in enumerate(self.outputs):
             a = self.allocations[v.buffers[leaf][0]]
