@@ -26,7 +26,8 @@ td_status_t td_conv_set_window(td_conv_desc_t *d, const td_window_dim_t *dims, u
 /* Takes dimension `dim` out of the set of those not yet named. */
 static td_status_t name_dim(const td_shape_t *s, const char *role, int64_t dim, uint64_t *left, td_err_t *err) {
     if (dim < 0 || dim >= (int64_t)s->rank || !(*left >> dim & 1))
-        return td_fail(err, TD_MALFORMED, "%s: dimension number %lld of rank %u is out of range or repeated", role, LL(dim), s->rank);
+        return td_fail(err, TD_MALFORMED, "%s: dimension number %lld of rank %u is out of range or repeated", role,
+                       LL(dim), s->rank);
     *left &= ~(1ull << dim);
     return TD_OK;
 }
@@ -36,7 +37,9 @@ td_status_t td_conv_set_array(td_conv_desc_t *d, td_conv_role_t role, const td_s
     const char *name = role_names[role];
     const int64_t outer[3] = {dims->input_batch, dims->kernel_output_feature, dims->output_batch};
     const int64_t feature[3] = {dims->input_feature, dims->kernel_input_feature, dims->output_feature};
-    const td_ints_t *spatial = role == TD_CONV_X ? &dims->input_spatial : role == TD_CONV_W ? &dims->kernel_spatial : &dims->output_spatial;
+    const td_ints_t *spatial = role == TD_CONV_X   ? &dims->input_spatial
+                               : role == TD_CONV_W ? &dims->kernel_spatial
+                                                   : &dims->output_spatial;
     td_conv_array_t *a = role == TD_CONV_X ? &d->x : role == TD_CONV_W ? &d->w : &d->y;
     int64_t strides[TD_CONV_SPATIAL + 3];
     td_status_t st;
@@ -45,7 +48,9 @@ td_status_t td_conv_set_array(td_conv_desc_t *d, td_conv_role_t role, const td_s
     if (!td_type_is_array(shape->type) || (shape->rank != d->n + 2 && shape->rank != d->n + 3))
         return td_fail(err, TD_MALFORMED, "%s: rank %u for %u spatial dimensions", name, shape->rank, d->n);
     uint64_t left = (1ull << shape->rank) - 1;
-    if ((st = name_dim(shape, name, outer[role], &left, err)) || (st = name_dim(shape, name, feature[role], &left, err))) return st;
+    if ((st = name_dim(shape, name, outer[role], &left, err)) ||
+        (st = name_dim(shape, name, feature[role], &left, err)))
+        return st;
     for (uint32_t i = 0; i < d->n; i++)
         if ((st = name_dim(shape, name, spatial->v[i], &left, err))) return st;
     td_shape_strides(shape, strides);
@@ -82,11 +87,12 @@ static td_status_t check_spatial(const td_conv_desc_t *d, td_err_t *err) {
         const td_window_dim_t *w = &d->window[i];
         const __int128 far = (__int128)1 << 60;
         if (d->w.spatial[i] != w->size)
-            return td_fail(err, TD_MISMATCH, "filter has size %lld in dimension %u, window %lld", LL(d->w.spatial[i]), i, LL(w->size));
+            return td_fail(err, TD_MISMATCH, "filter has size %lld in dimension %u, window %lld", LL(d->w.spatial[i]),
+                           i, LL(w->size));
         __int128 n = window_count(w, d->x.spatial[i]);
         if (n != d->y.spatial[i])
-            return td_fail(err, TD_MISMATCH, "output has size %lld in dimension %u, the window gives %lld", LL(d->y.spatial[i]), i,
-                           n > INT64_MAX ? -1 : LL(n));
+            return td_fail(err, TD_MISMATCH, "output has size %lld in dimension %u, the window gives %lld",
+                           LL(d->y.spatial[i]), i, n > INT64_MAX ? -1 : LL(n));
         if ((__int128)d->x.spatial[i] * w->base_dilation > far || (__int128)d->y.spatial[i] * w->stride > far ||
             (__int128)w->size * w->window_dilation > far)
             return td_fail(err, TD_LIMIT, "window positions of dimension %u overflow", i);
@@ -98,7 +104,8 @@ static td_status_t check_work(const td_conv_desc_t *d, td_err_t *err) {
     uint64_t steps = 1;
     bool ok = td_mul_u64(steps, (uint64_t)d->y.count, &steps) && td_mul_u64(steps, (uint64_t)d->w.feature, &steps);
     for (uint32_t i = 0; i < d->n; i++) ok = ok && td_mul_u64(steps, (uint64_t)d->window[i].size, &steps);
-    if (!ok || steps > TD_LIMIT_CONV_STEPS) return td_fail(err, TD_LIMIT, "convolution of more than %llu multiplications", TD_LIMIT_CONV_STEPS);
+    if (!ok || steps > TD_LIMIT_CONV_STEPS)
+        return td_fail(err, TD_LIMIT, "convolution of more than %llu multiplications", TD_LIMIT_CONV_STEPS);
     return TD_OK;
 }
 
@@ -108,28 +115,35 @@ static td_status_t check_vectors(const td_conv_desc_t *d, td_err_t *err) {
     for (int i = 0; i < 3; i++) {
         if (a[i]->vector == 1) continue;
         if (d->kind != TD_CONV_FORWARD || d->batch_groups > 1)
-            return td_fail(err, TD_UNSUPPORTED, "%s: features in blocks of %lld outside a forward convolution", role_names[i], LL(a[i]->vector));
+            return td_fail(err, TD_UNSUPPORTED, "%s: features in blocks of %lld outside a forward convolution",
+                           role_names[i], LL(a[i]->vector));
         int64_t per_group = i == TD_CONV_W ? a[i]->feature : a[i]->feature / d->groups;
         if (per_group % a[i]->vector)
-            return td_fail(err, TD_UNSUPPORTED, "%s: groups of %lld features in blocks of %lld", role_names[i], LL(per_group), LL(a[i]->vector));
+            return td_fail(err, TD_UNSUPPORTED, "%s: groups of %lld features in blocks of %lld", role_names[i],
+                           LL(per_group), LL(a[i]->vector));
     }
     if (d->reordered && (d->n != 2 || d->w.vector != 32 || d->w.outer % 32))
-        return td_fail(err, TD_UNSUPPORTED, "reordered filter with %lld output features in blocks of %lld", LL(d->w.outer), LL(d->w.vector));
+        return td_fail(err, TD_UNSUPPORTED, "reordered filter with %lld output features in blocks of %lld",
+                       LL(d->w.outer), LL(d->w.vector));
     return TD_OK;
 }
 
 td_status_t td_conv_check(const td_conv_desc_t *d, td_err_t *err) {
     td_status_t st;
     int64_t g = d->groups, b = d->batch_groups;
-    if (g < 1 || b < 1 || (g > 1 && b > 1)) return td_fail(err, TD_MALFORMED, "%lld feature groups and %lld batch groups", LL(g), LL(b));
+    if (g < 1 || b < 1 || (g > 1 && b > 1))
+        return td_fail(err, TD_MALFORMED, "%lld feature groups and %lld batch groups", LL(g), LL(b));
     if (d->w.feature != 0 && (d->x.feature % g || d->x.feature / g != d->w.feature))
-        return td_fail(err, TD_MISMATCH, "input has %lld features in %lld groups, filter %lld", LL(d->x.feature), LL(g), LL(d->w.feature));
+        return td_fail(err, TD_MISMATCH, "input has %lld features in %lld groups, filter %lld", LL(d->x.feature), LL(g),
+                       LL(d->w.feature));
     if (d->w.feature == 0 && d->x.feature != 0)
         return td_fail(err, TD_MISMATCH, "input has %lld features, filter none", LL(d->x.feature));
     if (d->w.outer != d->y.feature || d->w.outer % g || d->w.outer % b)
-        return td_fail(err, TD_MISMATCH, "filter has %lld output features, output %lld, in %lld groups", LL(d->w.outer), LL(d->y.feature), LL(g > b ? g : b));
+        return td_fail(err, TD_MISMATCH, "filter has %lld output features, output %lld, in %lld groups", LL(d->w.outer),
+                       LL(d->y.feature), LL(g > b ? g : b));
     if (d->x.outer % b || d->x.outer / b != d->y.outer)
-        return td_fail(err, TD_MISMATCH, "input has batch %lld in %lld groups, output %lld", LL(d->x.outer), LL(b), LL(d->y.outer));
+        return td_fail(err, TD_MISMATCH, "input has batch %lld in %lld groups, output %lld", LL(d->x.outer), LL(b),
+                       LL(d->y.outer));
     if ((st = check_spatial(d, err)) || (st = check_work(d, err))) return st;
     return check_vectors(d, err);
 }

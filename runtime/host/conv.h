@@ -86,8 +86,8 @@ td_status_t td_conv_pack(const td_conv_plan_t *p, const void *w, void *packed, v
 void td_conv_form_make(const td_conv_desc_t *d, td_conv_form_t *f);
 void td_conv_permutation(const td_conv_array_t *w, int64_t dims[8], int64_t permuted[8], int64_t plain[8]);
 /* Fills the store's types and reserves its scratch for `rows` rows at a time. */
-bool td_conv_store_make(td_conv_store_t *s, const td_conv_desc_t *d, const td_conv_form_t *f, td_type_t work, int64_t rows,
-                        uint64_t *scratch);
+bool td_conv_store_make(td_conv_store_t *s, const td_conv_desc_t *d, const td_conv_form_t *f, td_type_t work,
+                        int64_t rows, uint64_t *scratch);
 /* r: n rows of s->out results from row `first` of group g on; n at most rows_max. r may be changed. */
 void td_conv_store_rows(const td_conv_store_t *s, int64_t g, int64_t first, int64_t n, void *r, const td_conv_bufs_t *b,
                         void *y, char *scratch);

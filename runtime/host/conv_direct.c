@@ -53,10 +53,13 @@ td_status_t td_conv_direct_make(td_conv_plan_t *p, uint64_t *scratch, td_err_t *
     uint64_t work = td_type_bytes(p->work), cells = (uint64_t)rows * (uint64_t)sum, weights = (uint64_t)p->d.w.count;
     if (p->d.kind == TD_CONV_BACKWARD_FILTER) weights = (uint64_t)p->d.y.count;
     bool ok = td_conv_store_make(&p->store, &p->d, f, p->work, rows, scratch) &&
-              td_reserve(scratch, (uint64_t)rows * (f->n + 1), 8, &k->pos_at) && td_reserve(scratch, (uint64_t)rows, 8, &k->off_at) &&
-              td_reserve(scratch, k->convert_x ? cells : 0, td_type_bytes(f->x.type), &k->raw_at) && td_reserve(scratch, cells, work, &k->a_at) &&
+              td_reserve(scratch, (uint64_t)rows * (f->n + 1), 8, &k->pos_at) &&
+              td_reserve(scratch, (uint64_t)rows, 8, &k->off_at) &&
+              td_reserve(scratch, k->convert_x ? cells : 0, td_type_bytes(f->x.type), &k->raw_at) &&
+              td_reserve(scratch, cells, work, &k->a_at) &&
               td_reserve(scratch, (uint64_t)rows * (uint64_t)f->out, work, &k->r_at) &&
-              td_reserve(scratch, k->convert_w ? weights : 0, td_type_bytes(f->w.type), &k->w_raw_at) && td_reserve(scratch, weights, work, &k->w_at);
+              td_reserve(scratch, k->convert_w ? weights : 0, td_type_bytes(f->w.type), &k->w_raw_at) &&
+              td_reserve(scratch, weights, work, &k->w_at);
     k->packed_bytes = weights * work;
     return ok ? TD_OK : td_fail(err, TD_LIMIT, "scratch of a convolution overflows");
 }
@@ -118,8 +121,8 @@ static void gather_one(uint32_t size, const void *x, const int64_t *off, int64_t
 }
 
 /* Features c…c+m of one tap: contiguous runs per row, or one feature of all rows after the other. */
-static void gather_tap(const td_conv_plan_t *p, const char *x, const int64_t *off, int64_t n, int64_t c, int64_t m, int64_t column,
-                       int64_t sum, char *a) {
+static void gather_tap(const td_conv_plan_t *p, const char *x, const int64_t *off, int64_t n, int64_t c, int64_t m,
+                       int64_t column, int64_t sum, char *a) {
     const td_conv_view_t *v = &p->form.x;
     uint32_t size = td_type_bytes(v->type);
     if (!p->direct.by_row || p->form.in == 1) {
@@ -146,14 +149,15 @@ static void gather_tap(const td_conv_plan_t *p, const char *x, const int64_t *of
     }
 }
 
-#define INTEGERS(T)                                                                                                   \
-    static void multiply_##T(const T *a, int64_t row, int64_t col, const T *w, T *r, int64_t n, int64_t out, int64_t sum) { \
-        for (int64_t i = 0; i < n; i++)                                                                               \
-            for (int64_t k = 0; k < sum; k++) {                                                                       \
-                T x = a[i * row + k * col];                                                                           \
-                if (!x) continue;                                                                                     \
-                for (int64_t o = 0; o < out; o++) r[i * out + o] += x * w[k * out + o];                               \
-            }                                                                                                         \
+#define INTEGERS(T) \
+    static void multiply_##T(const T *a, int64_t row, int64_t col, const T *w, T *r, int64_t n, int64_t out, \
+                             int64_t sum) { \
+        for (int64_t i = 0; i < n; i++) \
+            for (int64_t k = 0; k < sum; k++) { \
+                T x = a[i * row + k * col]; \
+                if (!x) continue; \
+                for (int64_t o = 0; o < out; o++) r[i * out + o] += x * w[k * out + o]; \
+            } \
     }
 INTEGERS(uint32_t) INTEGERS(uint64_t)
 
@@ -176,7 +180,8 @@ static void multiply(const td_conv_plan_t *p, const void *a, const void *w, void
 }
 
 /* Rows first…first+n of one group into r. */
-static void rows(const td_conv_plan_t *p, const char *x, const char *w, int64_t n, const int64_t *pos, char *scratch, char *r) {
+static void rows(const td_conv_plan_t *p, const char *x, const char *w, int64_t n, const int64_t *pos, char *scratch,
+                 char *r) {
     const td_conv_form_t *f = &p->form;
     const td_conv_direct_t *k = &p->direct;
     size_t work = td_type_bytes(p->work);
@@ -217,7 +222,8 @@ void td_conv_direct_run(const td_conv_plan_t *p, const td_conv_bufs_t *b, char *
         int64_t n = k->rows - first < step ? k->rows - first : step;
         row_positions(f, first, n, pos);
         for (int64_t g = 0; g < f->groups; g++) {
-            rows(p, x + (size_t)(g * f->x.group) * xs, packed + (size_t)(g * k->taps * f->in * f->out) * work, n, pos, scratch, r);
+            rows(p, x + (size_t)(g * f->x.group) * xs, packed + (size_t)(g * k->taps * f->in * f->out) * work, n, pos,
+                 scratch, r);
             td_conv_store_rows(&p->store, g, first, n, r, b, y, scratch);
         }
     }

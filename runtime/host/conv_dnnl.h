@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A convolution as oneDNN runs it: the primitive, how arrays get into its layout and back, and sets of arguments.
  * A memory object of oneDNN holds an address, so concurrent runs of one plan each take a set of their own; there are
- * as many as processors (at most TD_CONV_SETS), and a run waits when all are taken. Only files conv_dnnl*.c see this. */
+ * as many as processors (at most TD_CONV_SETS), and a run waits when all are taken. For conv_dnnl*.c only. */
 #ifndef TD_RUNTIME_HOST_CONV_DNNL_H
 #define TD_RUNTIME_HOST_CONV_DNNL_H
 
@@ -11,7 +11,10 @@
 #include "runtime/host/conv.h"
 
 enum { TD_CONV_SETS = 16 };
-enum { TD_CONV_MEM_X, TD_CONV_MEM_W, TD_CONV_MEM_Y, TD_CONV_MEM_BIAS, TD_CONV_MEM_PAD, TD_CONV_MEM_PLAIN, TD_CONV_MEM_REORDER_PAD, TD_CONV_MEMS };
+enum {
+    TD_CONV_MEM_X, TD_CONV_MEM_W, TD_CONV_MEM_Y, TD_CONV_MEM_BIAS, TD_CONV_MEM_PAD, TD_CONV_MEM_PLAIN,
+    TD_CONV_MEM_REORDER_PAD, TD_CONV_MEMS
+};
 
 typedef struct td_conv_set {
     atomic_bool busy;

@@ -32,9 +32,11 @@ static dnnl_status_t point(const td_conv_set_t *s, int m, const void *p) {
 }
 
 /* Between the filter as it lies and as the kernel has it. */
-static dnnl_status_t reorder(const td_conv_dnnl_t *k, const td_conv_set_t *s, const void *plain, const void *packed, char *scratch) {
+static dnnl_status_t reorder(const td_conv_dnnl_t *k, const td_conv_set_t *s, const void *plain, const void *packed,
+                             char *scratch) {
     bool back = k->result == TD_CONV_W;
-    const dnnl_exec_arg_t args[3] = {{back ? DNNL_ARG_TO : DNNL_ARG_FROM, s->mem[TD_CONV_MEM_PLAIN]}, {back ? DNNL_ARG_FROM : DNNL_ARG_TO, s->mem[TD_CONV_MEM_W]},
+    const dnnl_exec_arg_t args[3] = {{back ? DNNL_ARG_TO : DNNL_ARG_FROM, s->mem[TD_CONV_MEM_PLAIN]},
+                                     {back ? DNNL_ARG_FROM : DNNL_ARG_TO, s->mem[TD_CONV_MEM_W]},
                                      {DNNL_ARG_SCRATCHPAD, s->mem[TD_CONV_MEM_REORDER_PAD]}};
     dnnl_status_t st = point(s, TD_CONV_MEM_PLAIN, plain);
     if (!back && st == dnnl_success) st = point(s, TD_CONV_MEM_W, packed);
@@ -42,11 +44,14 @@ static dnnl_status_t reorder(const td_conv_dnnl_t *k, const td_conv_set_t *s, co
     return st == dnnl_success ? dnnl_primitive_execute(k->reorder, s->stream, 3, args) : st;
 }
 
-static dnnl_status_t convolve(const td_conv_dnnl_t *k, const td_conv_set_t *s, const void *x, const void *y, const void *bias, char *scratch) {
-    dnnl_exec_arg_t args[5] = {{k->result == TD_CONV_X ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, s->mem[TD_CONV_MEM_X]},
-                               {k->result == TD_CONV_W ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, s->mem[TD_CONV_MEM_W]},
-                               {k->result == TD_CONV_Y ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, s->mem[TD_CONV_MEM_Y]},
-                               {DNNL_ARG_SCRATCHPAD, s->mem[TD_CONV_MEM_PAD]}, {DNNL_ARG_BIAS, s->mem[TD_CONV_MEM_BIAS]}};
+static dnnl_status_t convolve(const td_conv_dnnl_t *k, const td_conv_set_t *s, const void *x, const void *y,
+                              const void *bias, char *scratch) {
+    dnnl_exec_arg_t args[5] = {
+        {k->result == TD_CONV_X ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, s->mem[TD_CONV_MEM_X]},
+        {k->result == TD_CONV_W ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, s->mem[TD_CONV_MEM_W]},
+        {k->result == TD_CONV_Y ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, s->mem[TD_CONV_MEM_Y]},
+        {DNNL_ARG_SCRATCHPAD, s->mem[TD_CONV_MEM_PAD]},
+        {DNNL_ARG_BIAS, s->mem[TD_CONV_MEM_BIAS]}};
     dnnl_status_t st = point(s, TD_CONV_MEM_X, x);
     if (st == dnnl_success) st = point(s, TD_CONV_MEM_Y, y);
     if (st == dnnl_success) st = point(s, TD_CONV_MEM_BIAS, bias);
@@ -54,9 +59,11 @@ static dnnl_status_t convolve(const td_conv_dnnl_t *k, const td_conv_set_t *s, c
     return st == dnnl_success ? dnnl_primitive_execute(k->conv, s->stream, k->bias ? 5 : 4, args) : st;
 }
 
-static dnnl_status_t run_filter(const td_conv_plan_t *p, const td_conv_set_t *s, const td_conv_bufs_t *b, char *scratch) {
+static dnnl_status_t run_filter(const td_conv_plan_t *p, const td_conv_set_t *s, const td_conv_bufs_t *b,
+                                char *scratch) {
     const td_conv_dnnl_t *k = p->dnnl;
-    void *x = stage_in(&k->x, b->x, scratch), *y = stage_in(&k->y, b->y, scratch), *w = k->w.used ? scratch + k->w.at : b->w;
+    void *x = stage_in(&k->x, b->x, scratch), *y = stage_in(&k->y, b->y, scratch),
+         *w = k->w.used ? scratch + k->w.at : b->w;
     dnnl_status_t st = point(s, TD_CONV_MEM_W, k->reorder ? scratch + k->packed_at : w);
     if (st == dnnl_success) st = convolve(k, s, x, y, NULL, scratch);
     if (st == dnnl_success && k->reorder) st = reorder(k, s, w, scratch + k->packed_at, scratch);
@@ -65,7 +72,8 @@ static dnnl_status_t run_filter(const td_conv_plan_t *p, const td_conv_set_t *s,
 }
 
 /* Rows in the kernel's layout to the result's. */
-static void store(const td_conv_plan_t *p, const td_conv_stage_t *st, const td_conv_bufs_t *b, void *result, char *scratch) {
+static void store(const td_conv_plan_t *p, const td_conv_stage_t *st, const td_conv_bufs_t *b, void *result,
+                  char *scratch) {
     const td_conv_store_t *s = &p->store;
     char *rows = scratch + st->at;
     int64_t n = s->batch;
@@ -77,14 +85,16 @@ static void store(const td_conv_plan_t *p, const td_conv_stage_t *st, const td_c
     }
     for (uint32_t i = 0; i < s->n; i++) n *= s->positions[i];
     for (int64_t at = 0; at < n; at += s->rows_max)
-        td_conv_store_rows(s, 0, at, n - at < s->rows_max ? n - at : s->rows_max, rows + (size_t)(at * s->out) * 4, b, result, scratch);
+        td_conv_store_rows(s, 0, at, n - at < s->rows_max ? n - at : s->rows_max, rows + (size_t)(at * s->out) * 4, b,
+                           result, scratch);
 }
 
 static dnnl_status_t run_rows(const td_conv_plan_t *p, const td_conv_set_t *s, const td_conv_bufs_t *b, char *scratch) {
     const td_conv_dnnl_t *k = p->dnnl;
     bool data = k->result == TD_CONV_X;
     const td_conv_stage_t *in = data ? &k->y : &k->x, *out = data ? &k->x : &k->y;
-    void *result = data ? b->x : b->y, *from = stage_in(in, data ? b->y : b->x, scratch), *to = out->used ? scratch + out->at : result;
+    void *result = data ? b->x : b->y, *from = stage_in(in, data ? b->y : b->x, scratch),
+         *to = out->used ? scratch + out->at : result;
     const void *bias = b->bias;
     dnnl_status_t st = dnnl_success;
     if (k->side_sum && out->used) stage_in(out, b->side, scratch);
@@ -111,7 +121,8 @@ td_status_t td_conv_dnnl_run(const td_conv_plan_t *p, const td_conv_bufs_t *b, c
     dnnl_status_t st = k->result == TD_CONV_W ? run_filter(p, s, b, scratch) : run_rows(p, s, b, scratch);
     td_conv_dnnl_leave(before);
     give(s);
-    return st == dnnl_success ? TD_OK : td_fail(err, TD_DEVICE, "oneDNN failed in a convolution with status %d", (int)st);
+    return st == dnnl_success ? TD_OK
+                              : td_fail(err, TD_DEVICE, "oneDNN failed in a convolution with status %d", (int)st);
 }
 
 uint64_t td_conv_dnnl_packed_bytes(const td_conv_dnnl_t *k) { return k->packed_bytes; }
@@ -124,5 +135,6 @@ td_status_t td_conv_dnnl_pack(const td_conv_plan_t *p, const void *w, void *pack
     dnnl_status_t st = reorder(k, s, stage_in(&k->w, w, scratch), packed, scratch);
     td_conv_dnnl_leave(before);
     give(s);
-    return st == dnnl_success ? TD_OK : td_fail(err, TD_DEVICE, "oneDNN failed to pack a filter with status %d", (int)st);
+    return st == dnnl_success ? TD_OK
+                              : td_fail(err, TD_DEVICE, "oneDNN failed to pack a filter with status %d", (int)st);
 }

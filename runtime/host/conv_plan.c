@@ -5,11 +5,17 @@
 #include "runtime/host/conv.h"
 
 static td_conv_view_t view(const td_conv_array_t *a) {
-    td_conv_view_t v = {.type = a->type, .outer = a->outer_stride, .feature = a->feature_stride, .vector = a->vector, .lane = a->vector_stride};
+    td_conv_view_t v = {.type = a->type,
+                        .outer = a->outer_stride,
+                        .feature = a->feature_stride,
+                        .vector = a->vector,
+                        .lane = a->vector_stride};
     memcpy(v.spatial, a->spatial_stride, sizeof v.spatial);
     return v;
 }
-static int64_t feature_offset(const td_conv_array_t *a, int64_t f) { return f / a->vector * a->feature_stride + f % a->vector * a->vector_stride; }
+static int64_t feature_offset(const td_conv_array_t *a, int64_t f) {
+    return f / a->vector * a->feature_stride + f % a->vector * a->vector_stride;
+}
 
 static void turn(td_conv_view_t *v, uint32_t s, int64_t size) {
     v->base += (size - 1) * v->spatial[s];
@@ -32,7 +38,8 @@ static void forward(const td_conv_desc_t *d, td_conv_form_t *f) {
     for (uint32_t s = 0; s < d->n; s++) {
         const td_window_dim_t *w = &d->window[s];
         f->taps[s] = w->size, f->positions[s] = d->y.spatial[s], f->input[s] = d->x.spatial[s];
-        f->step[s] = w->stride, f->dilate[s] = w->window_dilation, f->hole[s] = w->base_dilation, f->pad[s] = w->pad_low;
+        f->step[s] = w->stride, f->dilate[s] = w->window_dilation, f->hole[s] = w->base_dilation,
+        f->pad[s] = w->pad_low;
         if (w->reversal) turn(&f->w, s, w->size);
     }
 }
@@ -65,7 +72,8 @@ static void backward_filter(const td_conv_desc_t *d, td_conv_form_t *f) {
     for (uint32_t s = 0; s < d->n; s++) {
         const td_window_dim_t *w = &d->window[s];
         f->taps[s] = d->y.spatial[s], f->positions[s] = w->size, f->input[s] = d->x.spatial[s];
-        f->step[s] = w->window_dilation, f->dilate[s] = w->stride, f->hole[s] = w->base_dilation, f->pad[s] = w->pad_low;
+        f->step[s] = w->window_dilation, f->dilate[s] = w->stride, f->hole[s] = w->base_dilation,
+        f->pad[s] = w->pad_low;
         if (w->reversal) turn(&f->y, s, w->size);
     }
 }
@@ -98,8 +106,10 @@ static td_status_t work_type(const td_conv_desc_t *d, td_type_t *out, td_err_t *
     const td_type_t a = d->kind == TD_CONV_BACKWARD_DATA ? y : x, b = d->kind == TD_CONV_BACKWARD_FILTER ? y : w;
     bool arrays = td_type_is_array(x) && td_type_is_array(w) && td_type_is_array(y);
     bool ints = exact(a) && exact(b), complex = td_type_is_complex(a) || td_type_is_complex(b) || td_type_is_complex(r);
-    if (!arrays || x == TD_F8E8M0FNU || w == TD_F8E8M0FNU || y == TD_F8E8M0FNU || (exact(r) && !ints) || (complex && !td_type_is_complex(r)))
-        return td_fail(err, TD_UNSUPPORTED, "convolution of %s with %s into %s", td_type_name(a), td_type_name(b), td_type_name(r));
+    if (!arrays || x == TD_F8E8M0FNU || w == TD_F8E8M0FNU || y == TD_F8E8M0FNU || (exact(r) && !ints) ||
+        (complex && !td_type_is_complex(r)))
+        return td_fail(err, TD_UNSUPPORTED, "convolution of %s with %s into %s", td_type_name(a), td_type_name(b),
+                       td_type_name(r));
     bool wide = a == TD_F64 || b == TD_F64 || r == TD_F64 || a == TD_C128 || b == TD_C128 || r == TD_C128;
     bool long_sums = td_type_bits(a) + td_type_bits(b) > 16;
     if (complex) *out = wide ? TD_C128 : TD_C64;
@@ -118,7 +128,8 @@ td_status_t td_conv_plan_make(const td_conv_desc_t *d, bool library, td_arena_t 
     if (d->fused && (td_type_is_complex(p->work) || (d->has_bias && td_type_is_complex(d->bias))))
         return td_fail(err, TD_UNSUPPORTED, "fused convolution of complex values");
     if (d->reordered && (d->groups > 1 || td_type_bytes(d->w.type) != 1))
-        return td_fail(err, TD_UNSUPPORTED, "reordered filter of %s in %lld groups", td_type_name(d->w.type), (long long)d->groups);
+        return td_fail(err, TD_UNSUPPORTED, "reordered filter of %s in %lld groups", td_type_name(d->w.type),
+                       (long long)d->groups);
     p->d = *d;
     td_conv_form_make(d, &p->form);
     *out_scratch = 0;

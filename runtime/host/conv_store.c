@@ -6,17 +6,34 @@
 
 #include "runtime/host/conv.h"
 
-bool td_conv_store_make(td_conv_store_t *s, const td_conv_desc_t *d, const td_conv_form_t *f, td_type_t work, int64_t rows,
-                        uint64_t *scratch) {
-    *s = (td_conv_store_t){.n = f->n, .batch = f->batch, .out = f->out, .y = f->y, .work = work, .math = work == TD_F64 ? TD_F64 : TD_F32,
-                           .side = d->side, .bias = d->bias, .fused = d->fused, .has_side = d->has_side, .has_bias = d->has_bias,
-                           .permuted_bias = d->reordered, .saturate = d->saturate, .activation = d->activation, .scale = d->scale,
-                           .side_scale = d->side_scale, .leaky_alpha = d->leaky_alpha, .rows_max = rows};
+bool td_conv_store_make(td_conv_store_t *s, const td_conv_desc_t *d, const td_conv_form_t *f, td_type_t work,
+                        int64_t rows, uint64_t *scratch) {
+    *s = (td_conv_store_t){.n = f->n,
+                           .batch = f->batch,
+                           .out = f->out,
+                           .y = f->y,
+                           .work = work,
+                           .math = work == TD_F64 ? TD_F64 : TD_F32,
+                           .side = d->side,
+                           .bias = d->bias,
+                           .fused = d->fused,
+                           .has_side = d->has_side,
+                           .has_bias = d->has_bias,
+                           .permuted_bias = d->reordered,
+                           .saturate = d->saturate,
+                           .activation = d->activation,
+                           .scale = d->scale,
+                           .side_scale = d->side_scale,
+                           .leaky_alpha = d->leaky_alpha,
+                           .rows_max = rows};
     memcpy(s->positions, f->positions, sizeof s->positions);
     uint64_t cells;
     if (!td_mul_u64((uint64_t)rows, (uint64_t)f->out, &cells)) return false;
-    return td_reserve(scratch, (uint64_t)rows, 8, &s->at_at) && td_reserve(scratch, s->fused ? cells : 0, 8, &s->math_at) &&
-           td_reserve(scratch, s->fused ? (cells > (uint64_t)f->out ? cells : (uint64_t)f->out) : 0, 16, &s->extra_at) && td_reserve(scratch, cells, 16, &s->out_at);
+    return td_reserve(scratch, (uint64_t)rows, 8, &s->at_at) &&
+           td_reserve(scratch, s->fused ? cells : 0, 8, &s->math_at) &&
+           td_reserve(scratch, s->fused ? (cells > (uint64_t)f->out ? cells : (uint64_t)f->out) : 0, 16,
+                      &s->extra_at) &&
+           td_reserve(scratch, cells, 16, &s->out_at);
 }
 
 /* at[i] = where row first+i begins in the result. */
@@ -34,7 +51,9 @@ static void row_places(const td_conv_store_t *s, int64_t first, int64_t n, int64
     }
 }
 
-static int64_t feature_at(const td_conv_view_t *v, int64_t f) { return v->vector == 1 ? f * v->feature : f / v->vector * v->feature + f % v->vector * v->lane; }
+static int64_t feature_at(const td_conv_view_t *v, int64_t f) {
+    return v->vector == 1 ? f * v->feature : f / v->vector * v->feature + f % v->vector * v->lane;
+}
 
 #define CELLS(T, TO, FROM)                                                                          \
     case sizeof(T):                                                                                 \
@@ -114,7 +133,8 @@ static int64_t bias_at(const td_conv_store_t *s, int64_t o) {
 static void add_bias(const td_conv_store_t *s, int64_t g, int64_t n, void *v, const char *bias, char *extra) {
     size_t bb = td_type_bytes(s->bias), out = (size_t)s->out;
     char *raw = extra + out * 8;
-    for (int64_t f = 0; f < s->out; f++) memcpy(raw + (size_t)f * bb, bias + (size_t)bias_at(s, g * s->out + f) * bb, bb);
+    for (int64_t f = 0; f < s->out; f++)
+        memcpy(raw + (size_t)f * bb, bias + (size_t)bias_at(s, g * s->out + f) * bb, bb);
     td_convert_array(s->bias, raw, s->math, extra, out);
     for (size_t i = 0; i < (size_t)n; i++)
         if (s->math == TD_F64) add_double((double *)v + i * out, (const double *)(void *)extra, out, 1);
@@ -122,7 +142,8 @@ static void add_bias(const td_conv_store_t *s, int64_t g, int64_t n, void *v, co
 }
 
 /* Returns the rows in s->math. */
-static void *fuse(const td_conv_store_t *s, int64_t g, const int64_t *at, int64_t n, void *r, const td_conv_bufs_t *b, char *scratch) {
+static void *fuse(const td_conv_store_t *s, int64_t g, const int64_t *at, int64_t n, void *r, const td_conv_bufs_t *b,
+                  char *scratch) {
     size_t cells = (size_t)(n * s->out);
     bool wide = s->math == TD_F64;
     char *extra = scratch + s->extra_at;
@@ -133,9 +154,11 @@ static void *fuse(const td_conv_store_t *s, int64_t g, const int64_t *at, int64_
     if (s->scale != 1) wide ? scale_double(r, cells, s->scale) : scale_float(r, cells, (float)s->scale);
     if (s->has_side) {
         uint32_t size = td_type_bytes(s->side);
-        get_rows(s, size, at, n, (const char *)b->side + g * s->y.group * size, s->side == s->math ? extra : extra + cells * 8);
+        get_rows(s, size, at, n, (const char *)b->side + g * s->y.group * size,
+                 s->side == s->math ? extra : extra + cells * 8);
         if (s->side != s->math) td_convert_array(s->side, extra + cells * 8, s->math, extra, cells);
-        wide ? add_double(r, (double *)(void *)extra, cells, s->side_scale) : add_float(r, (float *)(void *)extra, cells, (float)s->side_scale);
+        wide ? add_double(r, (double *)(void *)extra, cells, s->side_scale)
+             : add_float(r, (float *)(void *)extra, cells, (float)s->side_scale);
     }
     if (s->has_bias) add_bias(s, g, n, r, b->bias, extra);
     wide ? act_double(r, cells, s->activation, s->leaky_alpha) : act_float(r, cells, s->activation, s->leaky_alpha);

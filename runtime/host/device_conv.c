@@ -25,11 +25,13 @@ static td_status_t run_reorder(const td_kernel_t *k, void *const *bufs, void *sc
     const reorder_t *r = k->library;
     td_strided_copy(&r->filter, bufs[1], bufs[0]);
     for (int64_t o = 0; r->has_bias && o < r->out; o++) /* blocks of 32: 4 x 2 x 4 to 2 x 4 x 4 */
-        memcpy((char *)bufs[3] + 4 * (o / 32 * 32 + o / 4 % 2 * 16 + o / 8 % 4 * 4 + o % 4), (const char *)bufs[2] + 4 * o, 4);
+        memcpy((char *)bufs[3] + 4 * (o / 32 * 32 + o / 4 % 2 * 16 + o / 8 % 4 * 4 + o % 4),
+               (const char *)bufs[2] + 4 * o, 4);
     return TD_OK;
 }
 
-static td_status_t lower_reorder(const td_conv_desc_t *d, td_kernel_t *k, td_arena_t *arena, uint64_t *out_scratch, td_err_t *err) {
+static td_status_t lower_reorder(const td_conv_desc_t *d, td_kernel_t *k, td_arena_t *arena, uint64_t *out_scratch,
+                                 td_err_t *err) {
     reorder_t *r = TD_NEW(arena, reorder_t);
     int64_t n[8], permuted[8], plain[8];
     if (!r) return td_arena_fail(arena, err);
@@ -43,14 +45,15 @@ static td_status_t lower_reorder(const td_conv_desc_t *d, td_kernel_t *k, td_are
     return TD_OK;
 }
 
-td_status_t td_host_conv_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch,
-                               td_err_t *err) {
+td_status_t td_host_conv_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out,
+                               uint64_t *out_scratch, td_err_t *err) {
     (void)dev;
     const td_conv_desc_t *d = desc;
     td_conv_plan_t *p = NULL;
     td_kernel_t *k = TD_NEW(arena, td_kernel_t);
     if (!k) return td_arena_fail(arena, err);
-    td_status_t st = d->kind == TD_CONV_REORDER ? lower_reorder(d, k, arena, out_scratch, err) : td_conv_plan_make(d, true, arena, &p, out_scratch, err);
+    td_status_t st = d->kind == TD_CONV_REORDER ? lower_reorder(d, k, arena, out_scratch, err)
+                                                : td_conv_plan_make(d, true, arena, &p, out_scratch, err);
     if (st) return st;
     if (p) {
         k->library = p;

@@ -34,7 +34,8 @@ static td_status_t bias(td_parse_t *c, const Xla__ShapedSliceProto *s, td_conv_d
     bool own = a->shape && td_type_is_array(a->shape->type) && a->shape->count == d->y.feature;
     d->bias = own ? a->shape->type : td_type_is_integer(d->x.type) ? TD_F32 : d->y.type;
     uint64_t bytes;
-    if (td_type_bits(d->bias) < 8 || !td_mul_u64((uint64_t)d->y.feature, td_type_bytes(d->bias), &bytes) || bytes > a->size)
+    if (td_type_bits(d->bias) < 8 || !td_mul_u64((uint64_t)d->y.feature, td_type_bytes(d->bias), &bytes) ||
+        bytes > a->size)
         return td_fail(c->err, TD_MISMATCH, "bias of %s in %llu bytes for %lld output features", td_type_name(d->bias),
                        (unsigned long long)a->size, (long long)d->y.feature);
     return TD_OK;
@@ -43,11 +44,16 @@ static td_status_t bias(td_parse_t *c, const Xla__ShapedSliceProto *s, td_conv_d
 static td_status_t window(td_parse_t *c, const Xla__Window *w, td_conv_desc_t *d) {
     td_window_dim_t dims[TD_CONV_SPATIAL];
     if (w->n_dimensions > TD_CONV_SPATIAL)
-        return td_fail(c->err, TD_UNSUPPORTED, "convolution over %zu spatial dimensions (at most %d)", w->n_dimensions, TD_CONV_SPATIAL);
+        return td_fail(c->err, TD_UNSUPPORTED, "convolution over %zu spatial dimensions (at most %d)", w->n_dimensions,
+                       TD_CONV_SPATIAL);
     for (size_t i = 0; i < w->n_dimensions; i++) {
         const Xla__WindowDimension *p = w->dimensions[i];
-        dims[i] = (td_window_dim_t){p->size, p->stride ? p->stride : 1, p->padding_low, p->padding_high,
-                                    p->window_dilation ? p->window_dilation : 1, p->base_dilation ? p->base_dilation : 1,
+        dims[i] = (td_window_dim_t){p->size,
+                                    p->stride ? p->stride : 1,
+                                    p->padding_low,
+                                    p->padding_high,
+                                    p->window_dilation ? p->window_dilation : 1,
+                                    p->base_dilation ? p->base_dilation : 1,
                                     p->window_reversal};
     }
     return td_conv_set_window(d, dims, (uint32_t)w->n_dimensions, c->err);
@@ -61,16 +67,19 @@ static td_conv_dims_t dimension_numbers(const Xla__ConvolutionDimensionNumbers *
                             {p->output_spatial_dimensions, (uint32_t)p->n_output_spatial_dimensions}};
 }
 
-static td_status_t config(td_parse_t *c, const Xla__Gpu__CudnnConvBackendConfig *b, size_t n_operands, td_conv_desc_t *d) {
+static td_status_t config(td_parse_t *c, const Xla__Gpu__CudnnConvBackendConfig *b, size_t n_operands,
+                          td_conv_desc_t *d) {
     d->scale = 1;
     d->saturate = true;
     if (!b) return d->fused ? td_fail(c->err, TD_MALFORMED, "fused convolution without a configuration") : TD_OK;
-    if (b->serialized_graph && b->serialized_graph[0]) return td_fail(c->err, TD_UNSUPPORTED, "convolution with a serialized graph is not supported");
+    if (b->serialized_graph && b->serialized_graph[0])
+        return td_fail(c->err, TD_UNSUPPORTED, "convolution with a serialized graph is not supported");
     d->reordered = b->filter_and_bias_reordering_oneof_case && b->reordered_int8_nchw_vect;
     int act = (int)b->activation_mode;
     if (!d->fused) {
         if (act != TD_ACT_NONE || (b->conv_result_scale != 1 && b->conv_result_scale != 0) || b->side_input_scale != 0)
-            return td_fail(c->err, TD_UNSUPPORTED, "plain convolution with activation %d, scale %g and side input scale %g", act,
+            return td_fail(c->err, TD_UNSUPPORTED,
+                           "plain convolution with activation %d, scale %g and side input scale %g", act,
                            b->conv_result_scale, b->side_input_scale);
         return TD_OK;
     }
@@ -88,7 +97,8 @@ static td_status_t config(td_parse_t *c, const Xla__Gpu__CudnnConvBackendConfig 
 }
 
 /* Arguments in the order of their roles: input, filter, output, whichever is computed. */
-static td_status_t roles(td_parse_t *c, const descriptor_t *p, const Xla__Gpu__ConvolutionThunkProto *m, td_thunk_t *t) {
+static td_status_t roles(td_parse_t *c, const descriptor_t *p, const Xla__Gpu__ConvolutionThunkProto *m,
+                         td_thunk_t *t) {
     int kind = (int)p->kind, result = kind == BACKWARD_DATA ? 0 : kind == BACKWARD_FILTER ? 1 : 2;
     int first = kind == BACKWARD_DATA ? 2 : 0, second = kind == BACKWARD_FILTER ? 2 : 1;
     td_status_t st = array(c, "operand 0", p->operand0_shape, m->operand_buffers[0], false, t->args + first);
@@ -97,19 +107,22 @@ static td_status_t roles(td_parse_t *c, const descriptor_t *p, const Xla__Gpu__C
     return st;
 }
 
-static td_status_t describe(td_parse_t *c, const descriptor_t *p, const Xla__Gpu__ConvolutionThunkProto *m, td_thunk_t *t,
-                            td_conv_desc_t *d) {
+static td_status_t describe(td_parse_t *c, const descriptor_t *p, const Xla__Gpu__ConvolutionThunkProto *m,
+                            td_thunk_t *t, td_conv_desc_t *d) {
     const td_conv_dims_t dims = dimension_numbers(p->dnums);
     td_status_t st;
     td_kernel_arg_t *a = t->args;
     d->groups = p->feature_group_count ? p->feature_group_count : 1;
     d->batch_groups = 1;
-    if ((st = window(c, p->window, d)) || (st = roles(c, p, m, t)) || (st = td_conv_set_array(d, TD_CONV_X, a[0].shape, &dims, c->err)) ||
-        (st = td_conv_set_array(d, TD_CONV_W, a[1].shape, &dims, c->err)) || (st = td_conv_set_array(d, TD_CONV_Y, a[2].shape, &dims, c->err)) ||
-        (st = td_conv_check(d, c->err)))
+    if ((st = window(c, p->window, d)) || (st = roles(c, p, m, t)) ||
+        (st = td_conv_set_array(d, TD_CONV_X, a[0].shape, &dims, c->err)) ||
+        (st = td_conv_set_array(d, TD_CONV_W, a[1].shape, &dims, c->err)) ||
+        (st = td_conv_set_array(d, TD_CONV_Y, a[2].shape, &dims, c->err)) || (st = td_conv_check(d, c->err)))
         return st;
-    if (d->reordered && (!a[1].shape->default_layout || dims.kernel_output_feature != 0 || dims.kernel_input_feature != 1 || dims.kernel_spatial.v[0] != 2))
-        return td_fail(c->err, TD_UNSUPPORTED, "reordered filter whose dimensions are not output, input, height, width, vector");
+    if (d->reordered && (!a[1].shape->default_layout || dims.kernel_output_feature != 0 ||
+                         dims.kernel_input_feature != 1 || dims.kernel_spatial.v[0] != 2))
+        return td_fail(c->err, TD_UNSUPPORTED,
+                       "reordered filter whose dimensions are not output, input, height, width, vector");
     if (d->has_bias && (st = bias(c, m->operand_buffers[2], d, a + 3))) return st;
     d->side = d->y.type;
     return d->has_side ? array(c, "side input", p->result_shape, m->operand_buffers[3], false, a + 4) : TD_OK;
@@ -118,21 +131,28 @@ static td_status_t describe(td_parse_t *c, const descriptor_t *p, const Xla__Gpu
 td_status_t td_convolution_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
     const Xla__Gpu__ConvolutionThunkProto *m = msg->convolution_thunk;
     const descriptor_t *p = m->conv_descriptor;
-    if (!p || !p->window || !p->dnums) return td_fail(c->err, TD_MALFORMED, "convolution without descriptor, window or dimension numbers");
+    if (!p || !p->window || !p->dnums)
+        return td_fail(c->err, TD_MALFORMED, "convolution without descriptor, window or dimension numbers");
     int kind = (int)p->kind;
     if (kind == GRAPH) return td_fail(c->err, TD_UNSUPPORTED, "convolution with a serialized graph is not supported");
-    if (kind < FORWARD || kind > FUSED) return td_fail(c->err, TD_UNSUPPORTED, "convolution kind %d is not supported", kind);
+    if (kind < FORWARD || kind > FUSED)
+        return td_fail(c->err, TD_UNSUPPORTED, "convolution kind %d is not supported", kind);
     size_t n = m->n_operand_buffers;
     if (n < 2 || n > 4 || (kind == FUSED) != (n > 2) || m->n_result_buffers != 1)
-        return td_fail(c->err, TD_MALFORMED, "convolution of kind %d with %zu operands and %zu results", kind, n, m->n_result_buffers);
+        return td_fail(c->err, TD_MALFORMED, "convolution of kind %d with %zu operands and %zu results", kind, n,
+                       m->n_result_buffers);
     td_conv_desc_t *d = TD_NEW(c->arena, td_conv_desc_t);
     if (!d) return td_arena_fail(c->arena, c->err);
     td_kernel_arg_t unused;
     td_status_t st;
     if (m->scratch_buffer && (st = td_thunk_slice(c, "scratch", m->scratch_buffer, NULL, false, &unused))) return st;
-    d->kind = kind == BACKWARD_FILTER ? TD_CONV_BACKWARD_FILTER : kind == BACKWARD_DATA ? TD_CONV_BACKWARD_DATA : TD_CONV_FORWARD;
+    d->kind = kind == BACKWARD_FILTER ? TD_CONV_BACKWARD_FILTER
+              : kind == BACKWARD_DATA ? TD_CONV_BACKWARD_DATA
+                                      : TD_CONV_FORWARD;
     d->fused = kind == FUSED;
-    if ((st = config(c, p->backend_config, n, d)) || (st = td_thunk_args(c, t, 3u + d->has_bias + d->has_side)) || (st = describe(c, p, m, t, d))) return st;
+    if ((st = config(c, p->backend_config, n, d)) || (st = td_thunk_args(c, t, 3u + d->has_bias + d->has_side)) ||
+        (st = describe(c, p, m, t, d)))
+        return st;
     t->extra = d;
     t->extra_bytes = sizeof *d;
     return TD_OK;
@@ -146,20 +166,33 @@ td_status_t td_convolution_reorder_parse(td_parse_t *c, const td_thunk_msg_t *ms
     if (!d) return td_arena_fail(c->arena, c->err);
     td_status_t st = td_thunk_args(c, t, b ? 4 : 2);
     td_kernel_arg_t *a = t->args;
-    if (st || (st = array(c, "filter output", m->filter_output ? m->filter_output->shape : NULL, m->filter_output, true, a + 1))) return st;
+    if (st || (st = array(c, "filter output", m->filter_output ? m->filter_output->shape : NULL, m->filter_output, true,
+                          a + 1)))
+        return st;
     const td_shape_t *s = a[1].shape;
     if (s->rank != 5 || s->dims[4] != 32 || s->dims[0] % 32 || !s->default_layout || td_type_bytes(s->type) != 1)
-        return td_fail(c->err, TD_UNSUPPORTED, "reordering of a filter that is not [O,I/32,H,W,32] of bytes with O a multiple of 32");
-    if ((st = td_thunk_slice(c, "filter input", m->filter_input ? m->filter_input->slice : NULL, NULL, false, a))) return st;
+        return td_fail(c->err, TD_UNSUPPORTED,
+                       "reordering of a filter that is not [O,I/32,H,W,32] of bytes with O a multiple of 32");
+    if ((st = td_thunk_slice(c, "filter input", m->filter_input ? m->filter_input->slice : NULL, NULL, false, a)))
+        return st;
     if (a[0].size < s->bytes)
-        return td_fail(c->err, TD_MISMATCH, "filter input of %llu bytes, output of %llu", (unsigned long long)a[0].size, (unsigned long long)s->bytes);
-    *d = (td_conv_desc_t){.kind = TD_CONV_REORDER, .n = 2, .groups = 1, .batch_groups = 1, .has_bias = b != NULL, .bias = TD_F32};
-    d->w = (td_conv_array_t){.type = s->type, .count = s->count, .outer = s->dims[0], .feature = s->dims[1] * 32, .vector = 32,
+        return td_fail(c->err, TD_MISMATCH, "filter input of %llu bytes, output of %llu", (unsigned long long)a[0].size,
+                       (unsigned long long)s->bytes);
+    *d = (td_conv_desc_t){
+        .kind = TD_CONV_REORDER, .n = 2, .groups = 1, .batch_groups = 1, .has_bias = b != NULL, .bias = TD_F32};
+    d->w = (td_conv_array_t){.type = s->type,
+                             .count = s->count,
+                             .outer = s->dims[0],
+                             .feature = s->dims[1] * 32,
+                             .vector = 32,
                              .spatial = {s->dims[2], s->dims[3]}};
     for (uint32_t i = 2; b && i < 4; i++) {
-        if ((st = td_thunk_shaped(c, i == 2 ? "bias input" : "bias output", i == 2 ? b->bias_input : b->bias_output, i == 3, a + i))) return st;
+        if ((st = td_thunk_shaped(c, i == 2 ? "bias input" : "bias output", i == 2 ? b->bias_input : b->bias_output,
+                                  i == 3, a + i)))
+            return st;
         if (a[i].size / 4 < (uint64_t)s->dims[0])
-            return td_fail(c->err, TD_MISMATCH, "bias of %llu bytes for %lld output features", (unsigned long long)a[i].size, (long long)s->dims[0]);
+            return td_fail(c->err, TD_MISMATCH, "bias of %llu bytes for %lld output features",
+                           (unsigned long long)a[i].size, (long long)s->dims[0]);
     }
     t->extra = d;
     t->extra_bytes = sizeof *d;

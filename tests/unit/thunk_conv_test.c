@@ -39,7 +39,10 @@ static message_t m;
 #define SET(obj, field, value) ((obj)->has_##field = 1, (obj)->field = (value))
 
 static void make_array(array_t *a, int64_t buffer, int type, size_t rank, const int64_t *dims, int64_t bytes) {
-    *a = (array_t){XLA__BUFFER_ASSIGNMENT__BUFFER_ALLOCATION_SLICE_PROTO__INIT, XLA__SHAPE_PROTO__INIT, XLA__SHAPED_SLICE_PROTO__INIT, {0}};
+    *a = (array_t){XLA__BUFFER_ASSIGNMENT__BUFFER_ALLOCATION_SLICE_PROTO__INIT,
+                   XLA__SHAPE_PROTO__INIT,
+                   XLA__SHAPED_SLICE_PROTO__INIT,
+                   {0}};
     SET(&a->slice, buffer_allocation_index, buffer);
     SET(&a->slice, size, bytes);
     SET(&a->shape, element_type, (Xla__PrimitiveType)type);
@@ -124,7 +127,8 @@ START_TEST(fused_message) {
     const td_conv_desc_t *d = t.extra;
     ck_assert_uint_eq(t.n_args, 5);
     ck_assert(t.args[2].written && !t.args[0].written && !t.args[4].written);
-    ck_assert(d->fused && d->has_bias && d->has_side && d->bias == TD_F32 && d->side == TD_F32 && d->activation == TD_ACT_RELU);
+    ck_assert(d->fused && d->has_bias && d->has_side && d->bias == TD_F32 && d->side == TD_F32 &&
+              d->activation == TD_ACT_RELU);
     ck_assert(d->scale == 1 && d->side_scale == 0.5);
     ck_assert_int_eq(d->x.spatial_stride[0], 8);
     ck_assert_int_eq(d->w.outer_stride, 8);
@@ -166,7 +170,9 @@ static void no_result(void) { m.thunk.n_result_buffers = 0; }
 static void graph(void) { m.desc.kind = STREAM_EXECUTOR__DNN__CONVOLUTION_KIND__FORWARD_GRAPH; }
 static void unknown_kind(void) { m.desc.kind = (StreamExecutor__Dnn__ConvolutionKind)77; }
 static void invalid_kind(void) { m.desc.kind = STREAM_EXECUTOR__DNN__CONVOLUTION_KIND__INVALID; }
-static void plain_with_activation(void) { m.desc.kind = STREAM_EXECUTOR__DNN__CONVOLUTION_KIND__FORWARD, m.thunk.n_operand_buffers = 2; }
+static void plain_with_activation(void) {
+    m.desc.kind = STREAM_EXECUTOR__DNN__CONVOLUTION_KIND__FORWARD, m.thunk.n_operand_buffers = 2;
+}
 static void activation(void) { config()->activation_mode = STREAM_EXECUTOR__DNN__ACTIVATION_MODE__kBandPass; }
 static void negative_activation(void) { config()->activation_mode = (StreamExecutor__Dnn__ActivationMode)-1; }
 static void serialized_graph(void) { config()->serialized_graph = (char *)(uintptr_t) "1:[f32]conv()"; }
@@ -190,24 +196,59 @@ static void small_side(void) { m.side.slice.size = 4; }
 static void far_slice(void) { SET(&m.y.slice, offset, 1 << 20); }
 static void constant_result(void) { buffers[2].is_constant = true; }
 static void reordered_floats(void) {
-    config()->filter_and_bias_reordering_oneof_case = XLA__GPU__CUDNN_CONV_BACKEND_CONFIG__FILTER_AND_BIAS_REORDERING_ONEOF_REORDERED_INT8_NCHW_VECT;
+    config()->filter_and_bias_reordering_oneof_case =
+        XLA__GPU__CUDNN_CONV_BACKEND_CONFIG__FILTER_AND_BIAS_REORDERING_ONEOF_REORDERED_INT8_NCHW_VECT;
     config()->reordered_int8_nchw_vect = 1;
 }
 
 #define CASE(f) {#f, f}
-static const struct { const char *name; void (*spoil)(void); } spoilt[] = {
-    CASE(no_descriptor), CASE(no_window), CASE(no_dnums), CASE(no_config), CASE(no_shape), CASE(no_slice), CASE(no_operands), CASE(no_bias), CASE(no_side),
-    CASE(no_result), CASE(graph), CASE(unknown_kind), CASE(invalid_kind), CASE(plain_with_activation), CASE(activation), CASE(negative_activation),
-    CASE(serialized_graph), CASE(window_size), CASE(window_huge), CASE(window_padding), CASE(window_negative_stride), CASE(window_too_many),
-    CASE(window_too_few), CASE(dimension_twice), CASE(dimension_far), CASE(dimension_negative), CASE(groups), CASE(groups_negative), CASE(rank),
-    CASE(dimension_size), CASE(element_type), CASE(small_slice), CASE(small_bias), CASE(small_side), CASE(far_slice), CASE(constant_result), CASE(reordered_floats),
+static const struct { const char *name; void (*spoil)(void);
+} spoilt[] = {
+    CASE(no_descriptor),
+    CASE(no_window),
+    CASE(no_dnums),
+    CASE(no_config),
+    CASE(no_shape),
+    CASE(no_slice),
+    CASE(no_operands),
+    CASE(no_bias),
+    CASE(no_side),
+    CASE(no_result),
+    CASE(graph),
+    CASE(unknown_kind),
+    CASE(invalid_kind),
+    CASE(plain_with_activation),
+    CASE(activation),
+    CASE(negative_activation),
+    CASE(serialized_graph),
+    CASE(window_size),
+    CASE(window_huge),
+    CASE(window_padding),
+    CASE(window_negative_stride),
+    CASE(window_too_many),
+    CASE(window_too_few),
+    CASE(dimension_twice),
+    CASE(dimension_far),
+    CASE(dimension_negative),
+    CASE(groups),
+    CASE(groups_negative),
+    CASE(rank),
+    CASE(dimension_size),
+    CASE(element_type),
+    CASE(small_slice),
+    CASE(small_bias),
+    CASE(small_side),
+    CASE(far_slice),
+    CASE(constant_result),
+    CASE(reordered_floats),
 };
 
 START_TEST(spoilt_messages) {
     td_thunk_t t;
     spoilt[_i].spoil();
     td_status_t st = read_message(&t);
-    ck_assert_msg(st != TD_OK && st != TD_INTERNAL && err.text[0], "%s: status %d '%s'", spoilt[_i].name, (int)st, err.text);
+    ck_assert_msg(st != TD_OK && st != TD_INTERNAL && err.text[0], "%s: status %d '%s'", spoilt[_i].name, (int)st,
+                  err.text);
 }
 END_TEST
 
@@ -227,7 +268,8 @@ START_TEST(reorder_message) {
     td_thunk_t t = {0};
     ck_assert_msg(td_convolution_reorder_parse(&parse, &msg, &t) == TD_OK, "%s", err.text);
     const td_conv_desc_t *d = t.extra;
-    ck_assert(t.n_args == 4 && !t.args[0].written && t.args[1].written && t.args[3].written && d->kind == TD_CONV_REORDER);
+    ck_assert(t.n_args == 4 && !t.args[0].written && t.args[1].written && t.args[3].written &&
+              d->kind == TD_CONV_REORDER);
 
     td_device_t *dev = NULL;
     td_kernel_t *k = NULL;
@@ -242,10 +284,12 @@ START_TEST(reorder_message) {
     ck_assert_int_eq(dev->ops->stream_create(dev, 0, &stream, &err), TD_OK);
     ck_assert_int_eq(dev->ops->launch(stream, k, (void *[]){in, out, bias, moved}, 4, NULL, &err), TD_OK);
     ck_assert_int_eq(dev->ops->stream_sync(stream, &err), TD_OK);
-    for (int o = 0; o < 32; o++) /* to [I/32, H, W, O/8, 2, 8, 4, 4], o = 8a + 2b + c, i = 4d + e; bias 4 x 2 x 4 to 2 x 4 x 4 */
+    for (int o = 0; o < 32;
+         o++) /* to [I/32, H, W, O/8, 2, 8, 4, 4], o = 8a + 2b + c, i = 4d + e; bias 4 x 2 x 4 to 2 x 4 x 4 */
         for (int i = 0; i < 64; i++) {
             int h = i / 32, f = i % 32;
-            ck_assert_int_eq(out[(((h * 4 + o / 8) * 2 + o % 2) * 8 + f / 4) * 16 + o % 8 / 2 * 4 + f % 4], in[o * 64 + i]);
+            ck_assert_int_eq(out[(((h * 4 + o / 8) * 2 + o % 2) * 8 + f / 4) * 16 + o % 8 / 2 * 4 + f % 4],
+                             in[o * 64 + i]);
             ck_assert(moved[o / 4 % 2 * 16 + o / 8 * 4 + o % 4] == bias[o]);
         }
     dev->ops->stream_destroy(stream);
