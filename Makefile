@@ -47,7 +47,7 @@ HOST_O = $(call obj,$(HOST_SRC)) $(ISA_O)
 GEN_O := $(GEN_C:.c=.o)
 LIB_O := $(call obj,$(LIB_SRC)) $(GEN_O)
 
-.PHONY: all deps check demo bench install clean headers check-unit check-system
+.PHONY: all deps check demo bench install clean headers check-unit check-system coverage
 .SECONDARY:
 all: $(B)/thunkd $(B)/thunkctl $(B)/libthunk.a $(B)/thunkd-host.so
 
@@ -93,9 +93,14 @@ $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libhost.a $(B)/libthunk.a
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libthunk.a $(LDFLAGS) $(LDLIBS)
 
+$(B)/coverage: tools/coverage.c $(B)/libhost.a $(B)/libthunk.a
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a $(HOSTLIBS) $(LDLIBS)
+coverage: $(B)/coverage
+	$(B)/coverage > docs/coverage.md
+
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
-tests: $(TESTS)
+tests: $(TESTS) $(B)/coverage
 check: deps
 	$(MAKE) B=$(B) all tests
 	@tests/run.sh $(B)

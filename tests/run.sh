@@ -108,6 +108,7 @@ done
 say "repository checks"
 one "include arrows" tools/check_arrows.sh
 one "SPDX lines" tools/check_spdx.sh
+one "docs/coverage.md (make coverage writes it)" bash -o pipefail -c '"$B/coverage" | diff docs/coverage.md -'
 one "generated documents" tools/check_docs.sh
 one "schema against the releases" python3 tools/schema_compare.py tests/data/schema-summary.txt
 if command -v mandoc >/dev/null && compgen -G 'man/*.[1-8]' >/dev/null; then
