@@ -187,7 +187,7 @@ const char *td_program_name(const td_program_t *p) { return p->name; }
 uint64_t td_program_bytes(const td_program_t *p) { return sizeof *p + p->arena.reserved_bytes + p->constant_bytes; }
 uint64_t td_program_binding_bytes(const td_program_t *p) {
     uint64_t sum = p->block_bytes + p->convert_bytes + p->stage_bytes + (p->n_slots + p->max_args) * sizeof(void *) + 1024;
-    for (uint32_t i = 0; i < p->n_lanes; i++) sum += p->lanes[i].scratch + 256 + (i ? p->dev->stream_bytes : 0);
+    for (uint32_t i = 0; i < p->n_lanes; i++) sum += p->lanes[i].scratch + 256 + (i || !p->host ? p->dev->stream_bytes : 0);
     return sum + p->n_pairs * (sizeof(void *) + 64);
 }
 uint32_t td_program_wait_count(const td_program_t *p) { return 2 * p->n_pairs; }
