@@ -34,6 +34,10 @@ typedef struct td_kernel_desc {
     const td_kernel_arg_t *args;
     uint32_t n_args;
     td_span_t image;             /* cubin or PTX; empty when absent */
+    /* With devices that join kernels: the fusion that makes operand `producer_operand`; its operands' arguments
+     * come after those of instr, before the outputs, and the operand's own is not to be read. NULL: none. */
+    const td_hlo_instr_t *producer;
+    uint32_t producer_operand;
 } td_kernel_desc_t;
 
 /* What a stream is for. The main stream of a run belongs to the thread that enqueues: a device whose kernels
@@ -42,6 +46,7 @@ typedef enum td_stream_use { TD_STREAM_MAIN, TD_STREAM_COMPUTE, TD_STREAM_COMMUN
 
 typedef struct td_device_ops {
     const char *name; /* "host" */
+    bool joins_kernels; /* kernel_lower takes a producer */
     void (*destroy)(td_device_t *dev);
     /* 256-byte aligned device memory; contents undefined. mem_put accepts NULL. Thread: any. */
     td_status_t (*mem_get)(td_device_t *dev, uint64_t bytes, void **out, td_err_t *err);

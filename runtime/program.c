@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "runtime/join.h"
 #include "runtime/program_in.h"
 
 static td_status_t shape_copy(td_arena_t *a, const td_shape_t *s, const td_shape_t **out, td_err_t *err) {
@@ -27,6 +28,12 @@ static uint32_t lane_of(td_program_t *p, const td_thunk_t *t) {
 
 static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, const char *what, const td_seq_t *from,
                          td_seq_t *to, td_err_t *err) {
+    td_seq_t joined = *from;
+    if (p->dev->ops->joins_kernels) {
+        td_status_t st = td_join_products(from, &p->arena, &joined, err);
+        if (st) return st;
+        from = &joined;
+    }
     to->n = from->n;
     td_thunk_t *v = TD_NEW_N(&p->arena, td_thunk_t, from->n);
     if (!v) return td_arena_fail(&p->arena, err);
@@ -37,7 +44,7 @@ static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, c
         td_status_t st = TD_OK;
         uint64_t scratch = 0;
         *t = *f;
-        t->instr = NULL;
+        t->instr = t->producer = NULL;
         t->image = (td_span_t){0};
         t->seqs = TD_NEW_N(&p->arena, td_seq_t, f->n_seqs);
         t->args = TD_NEW_N(&p->arena, td_kernel_arg_t, f->n_args);

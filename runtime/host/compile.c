@@ -152,7 +152,7 @@ td_status_t td_host_kernel_lower(td_device_t *dev, const td_kernel_desc_t *d, td
     (void)dev;
     if (!d->instr) return td_fail(err, TD_UNSUPPORTED, "kernel %s names no HLO instruction", d->name ? d->name : "");
     td_compiler_t c = {.desc = d};
-    td_status_t s = td_plan_build(d->instr, arena, &c.plan, err);
+    td_status_t s = td_plan_build(d, arena, &c.plan, err);
     if (s) return s;
     td_plan_t *p = &c.plan;
     if (p->n_params + p->n_roots != d->n_args)

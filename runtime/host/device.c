@@ -112,7 +112,7 @@ static void kernel_release(td_kernel_t *k) {
 }
 
 static const td_device_ops_t ops = {
-    .name = "host", .destroy = destroy, .mem_get = mem_get, .mem_put = mem_put, .stream_create = stream_create,
+    .name = "host", .joins_kernels = true, .destroy = destroy, .mem_get = mem_get, .mem_put = mem_put, .stream_create = stream_create,
     .stream_destroy = stream_destroy, .stream_sync = stream_sync, .event_create = event_create,
     .event_destroy = event_destroy, .event_record = event_record, .stream_wait = stream_wait, .copy = copy,
     .upload = copy, .download = copy, .memset32 = memset32, .kernel_lower = td_host_kernel_lower,

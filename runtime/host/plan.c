@@ -245,26 +245,49 @@ static td_status_t add_params(td_plan_t *p, const td_shape_t *s, td_leaves_t *r,
     return TD_OK;
 }
 
-td_status_t td_plan_build(const td_hlo_instr_t *in, td_arena_t *arena, td_plan_t *p, td_err_t *err) {
+/* Parameters of every operand; an operand named twice is two arguments. */
+static td_status_t add_operands(td_plan_t *p, const td_hlo_instr_t *in, td_leaves_t *mine, td_err_t *err) {
+    for (uint32_t i = 0; i < in->n_operands; i++) {
+        td_leaves_t *l = &mine[i];
+        l->v = TD_NEW_N(p->arena, uint32_t, td_shape_leaf_count(in->operands[i]->shape) + 1);
+        if (!l->v) return td_arena_fail(p->arena, err);
+        td_status_t s = add_params(p, in->operands[i]->shape, l, err);
+        if (s) return s;
+    }
+    return TD_OK;
+}
+
+/* The joined kernel's result in the place of the operand that it makes. */
+static td_status_t add_producer(td_plan_t *p, const td_kernel_desc_t *d, td_leaves_t *mine, td_err_t *err) {
+    const td_hlo_instr_t *in = d->producer;
+    td_leaves_t *args = TD_NEW_N(p->arena, td_leaves_t, in->n_operands + 1), root = {0};
+    if (!args) return td_arena_fail(p->arena, err);
+    td_status_t s = add_operands(p, in, args, err);
+    if (!s) s = td_plan_walk(p, in->called[0], args, &root, TD_LIMIT_COMP_DEPTH, err);
+    if (s) return s;
+    td_leaves_t *place = &mine[d->producer_operand];
+    const td_val_t *made = root.n == 1 ? &p->vals[root.v[0]] : NULL, *read = &p->vals[place->v[0]];
+    if (!made || made->type != read->type || made->count != read->count) return td_fail(err, TD_MISMATCH, "%s and %s do not fit together", in->name, d->instr->name);
+    *place = root;
+    return TD_OK;
+}
+
+td_status_t td_plan_build(const td_kernel_desc_t *d, td_arena_t *arena, td_plan_t *p, td_err_t *err) {
+    const td_hlo_instr_t *in = d->instr;
     *p = (td_plan_t){.arena = arena};
     uint32_t top = 0;
     for (uint32_t i = 0; i < in->n_operands; i++)
         if (in->operands[i]->index > top) top = in->operands[i]->index;
     td_leaves_t *vals = TD_NEW_N(arena, td_leaves_t, top + 1), root = {0};
-    if (!vals) return td_arena_fail(arena, err);
     td_leaves_t *mine = TD_NEW_N(arena, td_leaves_t, in->n_operands + 1);
-    if (!mine) return td_arena_fail(arena, err);
-    for (uint32_t i = 0; i < in->n_operands; i++) { /* an operand named twice is two arguments */
-        td_leaves_t *l = &mine[i];
-        l->v = TD_NEW_N(arena, uint32_t, td_shape_leaf_count(in->operands[i]->shape) + 1);
-        if (!l->v) return td_arena_fail(arena, err);
-        td_status_t s = add_params(p, in->operands[i]->shape, l, err);
-        if (s) return s;
-        vals[in->operands[i]->index] = *l;
-    }
-    td_status_t s = (in->opcode == TD_HLO_FUSION || in->opcode == TD_HLO_CALL) && in->n_called == 1 && in->called[0]->n_params == in->n_operands
-                        ? td_plan_walk(p, in->called[0], mine, &root, TD_LIMIT_COMP_DEPTH, err)
-                        : one(p, in, vals, mine, &root, TD_LIMIT_COMP_DEPTH, err);
+    if (!vals || !mine) return td_arena_fail(arena, err);
+    td_status_t s = add_operands(p, in, mine, err);
+    if (!s && d->producer) s = add_producer(p, d, mine, err);
+    if (s) return s;
+    for (uint32_t i = 0; i < in->n_operands; i++) vals[in->operands[i]->index] = mine[i];
+    s = (in->opcode == TD_HLO_FUSION || in->opcode == TD_HLO_CALL) && in->n_called == 1 && in->called[0]->n_params == in->n_operands
+            ? td_plan_walk(p, in->called[0], mine, &root, TD_LIMIT_COMP_DEPTH, err)
+            : one(p, in, vals, mine, &root, TD_LIMIT_COMP_DEPTH, err);
     p->roots = root.v, p->n_roots = root.n;
     return s;
 }

@@ -85,7 +85,7 @@ td_status_t td_plan_structural(td_plan_t *p, const td_hlo_instr_t *in, const td_
 const td_shape_t *td_shape_leaf(const td_shape_t *s, uint32_t i);
 
 /* The instruction flattened into values and macro ops. */
-td_status_t td_plan_build(const td_hlo_instr_t *instr, td_arena_t *arena, td_plan_t *out, td_err_t *err);
+td_status_t td_plan_build(const td_kernel_desc_t *desc, td_arena_t *arena, td_plan_t *out, td_err_t *err);
 
 typedef struct td_step {
     enum { TD_STEP_LOOP, TD_STEP_GEMV, TD_STEP_MACRO, TD_STEP_COPY, TD_STEP_UNPACK, TD_STEP_PACK } kind;
