@@ -9,6 +9,8 @@
 #include "runtime/host/types.h"
 #include "runtime/host/vec.h"
 
+enum { WIDTH = 4096 }; /* columns at a time: whole rows where it can be, which memory likes best */
+
 /* How often the value is read, by loops, maps, macro ops or as a result. */
 static uint32_t uses(const td_plan_t *p, uint32_t id) {
     uint32_t n = 0;
@@ -96,11 +98,11 @@ td_status_t td_gemv_match(td_compiler_t *c, const td_macro_t *m, td_gemv_t **out
             continue;
         }
         g->x_once = repeats(&g->x_map, g->reduced);
-        int64_t parts = (g->inner + TD_PW_TILE - 1) / TD_PW_TILE, want = (td_host_threads() + g->outer - 1) / g->outer;
+        int64_t parts = (g->inner + WIDTH - 1) / WIDTH, want = (td_host_threads() + g->outer - 1) / g->outer;
         if (parts < want && g->inner / want >= 64) parts = want;
         g->tile = g->inner == 1 ? 1 : ((g->inner + parts - 1) / parts + 15) & ~15ll;
         g->units = g->inner == 1 ? g->outer : g->outer * ((g->inner + g->tile - 1) / g->tile);
-        g->x_at = (uint64_t)TD_PW_TILE * 8; /* after a unit's sums */
+        g->x_at = (uint64_t)WIDTH * 12; /* after a unit's sums */
         g->scratch = g->x_at + td_align_up((size_t)g->reduced * 4 + (size_t)TD_PW_TILE * 4, 64);
         for (int k = 0; k < 2; k++) c->done[v->src[k]] |= base[k] != v->src[k]; /* conversions: nobody else's */
         c->done[product] = c->done[sum] = true;
@@ -137,7 +139,7 @@ enum { BLOCK = 128 }; /* rows summed in f32 before they join the f64 sums */
 static void columns(const work_t *w, const float *x, int64_t outer, int64_t first, size_t n, char *own) {
     const td_gemv_t *g = w->g;
     double *total = (double *)(void *)own;
-    float acc[TD_PW_TILE];
+    float *acc = (float *)(void *)(own + (uint64_t)WIDTH * 8);
     size_t size = td_type_bytes(g->w_type);
     const char *m = (const char *)td_buf_address(g->w, w->bufs, w->scratch) + (size_t)(outer * g->reduced * g->inner + first) * size;
     for (int64_t r = 0; r < g->reduced; r += BLOCK) {
