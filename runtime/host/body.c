@@ -35,8 +35,14 @@ static td_status_t describe(const td_hlo_comp_t *comp, bool state, td_arena_t *a
     td_kernel_arg_t *args = TD_NEW_N(arena, td_kernel_arg_t, n + 1);
     if (!call || !called || !args) return td_arena_fail(arena, err);
     called[0] = comp;
-    *call = (td_hlo_instr_t){.opcode = TD_HLO_CALL, .opcode_name = "call", .name = comp->name, .shape = comp->root->shape,
-                             .operands = comp->params, .n_operands = comp->n_params, .called = called, .n_called = 1};
+    *call = (td_hlo_instr_t){.opcode = TD_HLO_CALL,
+                             .opcode_name = "call",
+                             .name = comp->name,
+                             .shape = comp->root->shape,
+                             .operands = comp->params,
+                             .n_operands = comp->n_params,
+                             .called = called,
+                             .n_called = 1};
     for (uint32_t i = 0; i < n; i++) {
         bool out = i >= b->n_in;
         args[i] = (td_kernel_arg_t){.allocation = out && state ? i - b->n_in : i, .size = b->shapes[i]->bytes,

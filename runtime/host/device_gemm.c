@@ -29,6 +29,7 @@ static void blas(td_type_t work, const input_t *x, const input_t *y, int64_t lin
     blasint m = (blasint)lines, n = (blasint)len, k = (blasint)depth, lx = (blasint)x->lead, ly = (blasint)y->lead, lr = (blasint)ldr;
     const float af[2] = {(float)alpha[0], (float)alpha[1]}, bf[2] = {(float)beta, 0};
     const double bd[2] = {beta, 0};
+    if (alpha[0] == 0 && alpha[1] == 0) k = 0; /* X and Y do not count then, NaN or not */
     switch (work) {
     case TD_F32: cblas_sgemm(CblasRowMajor, tx, ty, m, n, k, af[0], (const void *)x->p, lx, (const void *)y->p, ly, bf[0], r, lr); break;
     case TD_F64: cblas_dgemm(CblasRowMajor, tx, ty, m, n, k, alpha[0], (const void *)x->p, lx, (const void *)y->p, ly, beta, r, lr); break;

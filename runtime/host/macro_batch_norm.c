@@ -17,7 +17,9 @@ typedef struct norm {
     double epsilon;
 } norm_t;
 
-static bool vector(const td_shape_t *s, td_type_t t, int64_t n) { return s->type == t && s->rank == 1 && s->dims[0] == n; }
+static bool vector(const td_shape_t *s, td_type_t t, int64_t n) {
+    return s->type == t && s->rank == 1 && s->dims[0] == n;
+}
 
 /* s has x's dimensions; its walk leaves out dimension f. */
 static bool walk(const td_shape_t *x, const td_shape_t *s, int64_t f, td_dims_t *d, int64_t *step) {
@@ -30,21 +32,25 @@ static bool walk(const td_shape_t *x, const td_shape_t *s, int64_t f, td_dims_t 
     return true;
 }
 
-td_status_t td_batch_norm_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
-                                  td_err_t *err) {
+td_status_t td_batch_norm_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state,
+                                  uint64_t *out_scratch, td_err_t *err) {
     bool training = instr->opcode == TD_HLO_BATCH_NORM_TRAINING, grad = instr->opcode == TD_HLO_BATCH_NORM_GRAD;
     TD_NEED(instr->n_operands == (training ? 3 : 5), "%u operands", instr->n_operands);
-    TD_NEED(instr->shape->type == TD_TUPLE ? instr->shape->rank == 3 && (training || grad) : !training && !grad, "result");
+    TD_NEED(instr->shape->type == TD_TUPLE ? instr->shape->rank == 3 && (training || grad) : !training && !grad,
+            "result");
     const td_shape_t *x = td_operand(instr, 0), *y = td_result(instr, 0);
     int64_t f = instr->feature_index;
     TD_NEED(td_type_is_float(x->type) && f >= 0 && f < x->rank, "feature %lld of rank %u", (long long)f, x->rank);
     norm_t *n = TD_NEW(arena, norm_t);
     if (!n) return td_arena_fail(arena, err);
-    n->opcode = instr->opcode, n->type = x->type, n->size = td_elem(x), n->features = x->dims[f], n->epsilon = (double)instr->epsilon;
+    n->opcode = instr->opcode, n->type = x->type, n->size = td_elem(x), n->features = x->dims[f],
+    n->epsilon = (double)instr->epsilon;
     TD_NEED(walk(x, x, f, &n->x, &n->x_step) && walk(x, y, f, &n->y, &n->y_step), "operand and result differ");
     if (grad) TD_NEED(walk(x, td_operand(instr, 4), f, &n->d, &n->d_step), "operand and gradient differ");
-    for (uint32_t i = 1; i < instr->n_operands - grad; i++) TD_NEED(vector(td_operand(instr, i), x->type, n->features), "operand %u", i);
-    for (uint32_t i = 1; instr->shape->type == TD_TUPLE && i < 3; i++) TD_NEED(vector(td_result(instr, i), x->type, n->features), "result %u", i);
+    for (uint32_t i = 1; i < instr->n_operands - grad; i++)
+        TD_NEED(vector(td_operand(instr, i), x->type, n->features), "operand %u", i);
+    for (uint32_t i = 1; instr->shape->type == TD_TUPLE && i < 3; i++)
+        TD_NEED(vector(td_result(instr, i), x->type, n->features), "result %u", i);
     n->each = x->count ? td_dims_count(&n->x) : 0;
     if (!x->count && !training && !grad) n->features = 0;
     *out_state = n;
@@ -55,7 +61,8 @@ td_status_t td_batch_norm_prepare(const td_hlo_instr_t *instr, td_arena_t *arena
 enum { TILE = 512 };
 
 /* n elements at base + feature * step, from the first-th on, as f64. */
-static void load(const norm_t *b, const td_dims_t *d, const void *base, int64_t at, int64_t first, size_t n, double *x) {
+static void load(const norm_t *b, const td_dims_t *d, const void *base, int64_t at, int64_t first, size_t n,
+                 double *x) {
     int64_t off[TILE];
     uint64_t raw[TILE];
     td_dims_offsets(d, first, n, off);
@@ -74,10 +81,13 @@ static double get(const norm_t *b, const void *base, int64_t i) {
     td_convert_array(b->type, (const char *)base + i * b->size, TD_F64, &x, 1);
     return x;
 }
-static void put(const norm_t *b, void *base, int64_t i, double x) { td_convert_array(TD_F64, &x, b->type, (char *)base + i * b->size, 1); }
+static void put(const norm_t *b, void *base, int64_t i, double x) {
+    td_convert_array(TD_F64, &x, b->type, (char *)base + i * b->size, 1);
+}
 
 #define TILES(b, first, n) \
-    for (int64_t first = 0, n; first < (b)->each && (n = (b)->each - first < TILE ? (b)->each - first : TILE, true); first += TILE)
+    for (int64_t first = 0, n; first < (b)->each && (n = (b)->each - first < TILE ? (b)->each - first : TILE, true); \
+         first += TILE)
 
 static void moments(const norm_t *b, const void *in, int64_t f, double *mean, double *variance) {
     double x[TILE], sum = 0, squares = 0;
@@ -123,7 +133,8 @@ static void backward(const norm_t *b, const void *const *in, void *const *out, i
     TILES(b, first, n) {
         load(b, &b->x, in[0], f * b->x_step, first, (size_t)n, x);
         load(b, &b->d, in[4], f * b->d_step, first, (size_t)n, dy);
-        for (int64_t i = 0; i < n; i++) x[i] = scale * r / count * (count * dy[i] - sum - (x[i] - mean) * r * r * product);
+        for (int64_t i = 0; i < n; i++)
+            x[i] = scale * r / count * (count * dy[i] - sum - (x[i] - mean) * r * r * product);
         store(b, out[0], f * b->y_step, first, (size_t)n, x);
     }
 }

@@ -24,7 +24,10 @@ typedef struct bitcast {
 
 static bool side(const td_shape_t *s, bool logical, bool into, side_t *d, uint64_t *total) {
     int64_t own[TD_LIMIT_RANK], row[TD_LIMIT_RANK], n = 1;
-    *d = (side_t){.type = s->type, .count = (size_t)s->count, .narrow = s->bits < 8, .copied = logical && !s->default_layout && s->count > 1};
+    *d = (side_t){.type = s->type,
+                  .count = (size_t)s->count,
+                  .narrow = s->bits < 8,
+                  .copied = logical && !s->default_layout && s->count > 1};
     if (!d->copied) return true;
     td_shape_strides(s, own);
     for (uint32_t i = s->rank; i-- > 0; n *= s->dims[i]) row[i] = n;
@@ -39,19 +42,23 @@ td_status_t td_bitcast_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, v
     TD_NEED(td_type_is_array(a->type) && td_type_is_array(o->type), "operand or result is not an array");
     uint32_t wide = a->bits > o->bits ? a->bits : o->bits, narrow = a->bits > o->bits ? o->bits : a->bits;
     TD_NEED(narrow && wide % narrow == 0, "%s and %s", td_type_name(a->type), td_type_name(o->type));
-    TD_NEED(a->bytes == o->bytes && (uint64_t)a->count * a->bits == (uint64_t)o->count * o->bits, "operand and result differ in size");
+    TD_NEED(a->bytes == o->bytes && (uint64_t)a->count * a->bits == (uint64_t)o->count * o->bits,
+            "operand and result differ in size");
     bool logical = instr->opcode == TD_HLO_BITCAST_CONVERT;
     if (logical && a->bits != o->bits) {
         const td_shape_t *fine = a->bits < o->bits ? a : o, *coarse = a->bits < o->bits ? o : a;
-        TD_NEED(fine->rank == coarse->rank + 1 && (!fine->count || fine->dims[coarse->rank] == wide / narrow), "ranks %u and %u", a->rank, o->rank);
+        TD_NEED(fine->rank == coarse->rank + 1 && (!fine->count || fine->dims[coarse->rank] == wide / narrow),
+                "ranks %u and %u", a->rank, o->rank);
         for (uint32_t i = 0; i < coarse->rank; i++) TD_NEED(fine->dims[i] == coarse->dims[i], "dimension %u", i);
     }
     bitcast_t *b = TD_NEW(arena, bitcast_t);
     if (!b) return td_arena_fail(arena, err);
     *out_scratch = 0;
     b->bytes = (size_t)a->bytes;
-    TD_NEED_AS(TD_LIMIT, side(a, logical, false, &b->from, out_scratch) && side(o, logical, true, &b->to, out_scratch) &&
-                             td_reserve(out_scratch, a->bytes, 1, &b->packed_at), "scratch overflows");
+    TD_NEED_AS(TD_LIMIT,
+               side(a, logical, false, &b->from, out_scratch) && side(o, logical, true, &b->to, out_scratch) &&
+                   td_reserve(out_scratch, a->bytes, 1, &b->packed_at),
+               "scratch overflows");
     *out_state = b;
     return TD_OK;
 }

@@ -13,11 +13,14 @@ typedef struct loop {
     uint64_t cond_at, body_at, pred_at;
 } loop_t;
 
-static bool reserve_body(uint64_t *total, const td_body_t *b, uint64_t *at) { return td_reserve(total, b->scratch, 1, at); }
+static bool reserve_body(uint64_t *total, const td_body_t *b, uint64_t *at) {
+    return td_reserve(total, b->scratch, 1, at);
+}
 
 td_status_t td_while_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
                              td_err_t *err) {
-    TD_NEED(instr->n_operands == 1 && instr->n_called == 2, "%u operands, %u computations", instr->n_operands, instr->n_called);
+    TD_NEED(instr->n_operands == 1 && instr->n_called == 2, "%u operands, %u computations", instr->n_operands,
+            instr->n_called);
     const td_hlo_comp_t *body = instr->called[0], *cond = instr->called[1];
     const td_shape_t *s = instr->shape, *r = cond->root->shape;
     TD_NEED(body->n_params == 1 && cond->n_params == 1, "a computation of the loop does not have one parameter");
@@ -35,8 +38,10 @@ td_status_t td_while_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, voi
     if (!l->bytes) return td_arena_fail(arena, err);
     for (uint32_t i = 0; i < l->n; i++) l->bytes[i] = (size_t)l->body.shapes[i]->count * td_elem(l->body.shapes[i]);
     *out_scratch = 0;
-    TD_NEED_AS(TD_LIMIT, reserve_body(out_scratch, &l->cond, &l->cond_at) && reserve_body(out_scratch, &l->body, &l->body_at) &&
-                             td_reserve(out_scratch, 1, 1, &l->pred_at), "scratch overflows");
+    TD_NEED_AS(TD_LIMIT,
+               reserve_body(out_scratch, &l->cond, &l->cond_at) && reserve_body(out_scratch, &l->body, &l->body_at) &&
+                   td_reserve(out_scratch, 1, 1, &l->pred_at),
+               "scratch overflows");
     *out_state = l;
     return TD_OK;
 }
@@ -63,15 +68,17 @@ typedef struct branches {
     uint64_t body_at;
 } branches_t;
 
-td_status_t td_conditional_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
-                                   td_err_t *err) {
+td_status_t td_conditional_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state,
+                                   uint64_t *out_scratch, td_err_t *err) {
     uint32_t n = instr->n_called, leaf = 1;
     TD_NEED(n && instr->n_operands == n + 1, "%u operands for %u branches", instr->n_operands, n);
     const td_shape_t *which = td_operand(instr, 0);
-    TD_NEED((which->type == TD_PRED || which->type == TD_S32) && which->rank == 0, "branch index is a %s", td_type_name(which->type));
+    TD_NEED((which->type == TD_PRED || which->type == TD_S32) && which->rank == 0, "branch index is a %s",
+            td_type_name(which->type));
     TD_NEED(which->type == TD_S32 || n == 2, "%u branches for a predicate", n);
     branches_t *c = TD_NEW(arena, branches_t);
-    if (!c || !(c->b = TD_NEW_N(arena, td_body_t, n)) || !(c->first = TD_NEW_N(arena, uint32_t, n))) return td_arena_fail(arena, err);
+    if (!c || !(c->b = TD_NEW_N(arena, td_body_t, n)) || !(c->first = TD_NEW_N(arena, uint32_t, n)))
+        return td_arena_fail(arena, err);
     c->n = n;
     c->pred = which->type == TD_PRED;
     *out_scratch = 0;

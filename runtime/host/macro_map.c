@@ -29,7 +29,8 @@ static bool array(const td_shape_t *s, const td_shape_t *o, array_t *a, uint64_t
     a->linear = same_order(s, o);
     a->dims.rank = 0;
     td_shape_strides(s, strides);
-    for (uint32_t i = o->rank; i-- > 0;) td_dims_add(&a->dims, s->dims[o->minor_to_major[i]], strides[o->minor_to_major[i]]);
+    for (uint32_t i = o->rank; i-- > 0;)
+        td_dims_add(&a->dims, s->dims[o->minor_to_major[i]], strides[o->minor_to_major[i]]);
     return a->linear || td_reserve(total, TD_PW_TILE, a->size, &a->tile_at);
 }
 
@@ -40,7 +41,8 @@ td_status_t td_map_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void 
     TD_NEED(n && instr->n_called == 1 && instr->called[0]->n_params == n, "%u operands", n);
     TD_NEED_AS(TD_UNSUPPORTED, n <= TD_MACRO_ARRAYS, "%u arrays at once", n);
     const td_hlo_comp_t *f = instr->called[0];
-    TD_NEED(td_type_is_array(o->type) && f->root->shape->type == o->type && f->root->shape->rank == 0, "result of %s", f->name);
+    TD_NEED(td_type_is_array(o->type) && f->root->shape->type == o->type && f->root->shape->rank == 0, "result of %s",
+            f->name);
     map_t *m = TD_NEW(arena, map_t);
     if (!m || !(m->in = TD_NEW_N(arena, array_t, n))) return td_arena_fail(arena, err);
     *out_scratch = 0;
@@ -56,7 +58,8 @@ td_status_t td_map_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void 
     if (st) return td_prefix(err, st, "%s", instr->name);
     m->n = n;
     m->count = o->count;
-    ok = ok && td_reserve(out_scratch, TD_PW_TILE, 8, &m->off_at) && td_reserve(out_scratch, td_pw_scratch(m->pw), 1, &m->pw_at);
+    ok = ok && td_reserve(out_scratch, TD_PW_TILE, 8, &m->off_at) &&
+         td_reserve(out_scratch, td_pw_scratch(m->pw), 1, &m->pw_at);
     TD_NEED_AS(TD_LIMIT, ok, "scratch overflows");
     *out_state = m;
     return TD_OK;

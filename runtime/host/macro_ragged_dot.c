@@ -40,8 +40,8 @@ static bool listed(td_ints_t v, int64_t d) {
     return false;
 }
 
-static td_status_t add_list(const td_hlo_instr_t *instr, td_ints_t v, const td_shape_t *s, const int64_t *st, uint64_t *seen,
-                            td_dims_t *d, td_err_t *err) {
+static td_status_t add_list(const td_hlo_instr_t *instr, td_ints_t v, const td_shape_t *s, const int64_t *st,
+                            uint64_t *seen, td_dims_t *d, td_err_t *err) {
     for (uint32_t i = 0; i < v.n; i++) {
         TD_NEED(v.v[i] >= 0 && v.v[i] < s->rank && !(*seen >> v.v[i] & 1), "dimension number %lld", (long long)v.v[i]);
         *seen |= 1ull << v.v[i];
@@ -137,7 +137,8 @@ static td_status_t group_sizes(const td_hlo_instr_t *instr, const parts_t *l, ra
     td_dims_t prefix = l->batch;
     int64_t st[TD_LIMIT_RANK];
     append(&prefix, &l->before);
-    TD_NEED(td_is_index_type(s->type) && s->rank && (s->rank == 1 || s->rank == prefix.rank + 1), "group sizes of rank %u", s->rank);
+    TD_NEED(td_is_index_type(s->type) && s->rank && (s->rank == 1 || s->rank == prefix.rank + 1),
+            "group sizes of rank %u", s->rank);
     td_shape_strides(s, st);
     for (uint32_t i = 0; i < prefix.rank; i++) {
         TD_NEED(s->rank == 1 || s->dims[i] == prefix.n[i], "dimension %u of the group sizes", i);
@@ -157,9 +158,10 @@ static td_status_t result(const td_hlo_instr_t *instr, td_dims_t *d, td_err_t *e
     return TD_OK;
 }
 
-td_status_t td_ragged_dot_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
-                                  td_err_t *err) {
-    TD_NEED(instr->dot && instr->n_operands == 3 && instr->dot->lhs_ragged.n == 1, "%u operands, or not one ragged dimension", instr->n_operands);
+td_status_t td_ragged_dot_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state,
+                                  uint64_t *out_scratch, td_err_t *err) {
+    TD_NEED(instr->dot && instr->n_operands == 3 && instr->dot->lhs_ragged.n == 1,
+            "%u operands, or not one ragged dimension", instr->n_operands);
     const td_shape_t *a = td_operand(instr, 0), *b = td_operand(instr, 1), *o = instr->shape;
     TD_NEED(td_type_is_array(a->type) && td_type_is_array(b->type), "not arrays");
     TD_NEED_AS(TD_UNSUPPORTED, a->rank + b->rank < TD_LIMIT_RANK, "ranks %u and %u", a->rank, b->rank);
@@ -171,11 +173,16 @@ td_status_t td_ragged_dot_prepare(const td_hlo_instr_t *instr, td_arena_t *arena
     if (!st && x->mode != BATCH) st = group_sizes(instr, &p[0], x, err);
     if (st) return st;
     bool rows = x->mode == NON_CONTRACTING, sums = x->mode == CONTRACTING;
-    TD_NEED(!rows || x->groups == p[1].group.n[0], "%lld group sizes for %lld groups", (long long)x->groups, rows ? (long long)p[1].group.n[0] : 0);
+    TD_NEED(!rows || x->groups == p[1].group.n[0], "%lld group sizes for %lld groups", (long long)x->groups,
+            rows ? (long long)p[1].group.n[0] : 0);
     bool empty = !a->count || !b->count || !o->count; /* then zeros are all there is */
     if (empty) x->mode = BATCH;
-    else x->batches = td_dims_count(&p[0].batch), x->prefix = td_dims_count(&p[0].before), x->inner = td_dims_count(&p[0].after);
-    if (!empty) x->rows = td_dims_count(&p[0].ragged), x->m = td_dims_count(&p[0].free), x->n = td_dims_count(&p[1].free), x->k = td_dims_count(&p[0].contract);
+    else
+        x->batches = td_dims_count(&p[0].batch), x->prefix = td_dims_count(&p[0].before),
+        x->inner = td_dims_count(&p[0].after);
+    if (!empty)
+        x->rows = td_dims_count(&p[0].ragged), x->m = td_dims_count(&p[0].free), x->n = td_dims_count(&p[1].free),
+        x->k = td_dims_count(&p[0].contract);
     if (sums) td_dims_add(&d[2], x->groups, 0);
     append(&d[0], &p[0].batch), append(&d[1], &p[1].batch), append(&d[2], &p[0].batch);
     append(&d[0], &p[0].before), append(&d[1], &p[1].before), append(&d[0], &p[0].free);
@@ -189,16 +196,20 @@ td_status_t td_ragged_dot_prepare(const td_hlo_instr_t *instr, td_arena_t *arena
     if ((st = result(instr, &d[2], err))) return st;
     x->type = sum_type(a->type, b->type, o->type);
     *out_scratch = 0;
-    TD_NEED_AS(TD_LIMIT, form(a, x->type, &d[0], true, &x->a, out_scratch) && form(b, x->type, &d[1], true, &x->b, out_scratch) &&
-                             form(o, x->type, &d[2], false, &x->c, out_scratch), "scratch overflows");
+    TD_NEED_AS(TD_LIMIT,
+               form(a, x->type, &d[0], true, &x->a, out_scratch) && form(b, x->type, &d[1], true, &x->b, out_scratch) &&
+                   form(o, x->type, &d[2], false, &x->c, out_scratch),
+               "scratch overflows");
     const int64_t all[4] = {x->m, x->n, x->k, x->rows * x->inner};
-    for (int i = 0; i < 4; i++) TD_NEED_AS(TD_UNSUPPORTED, all[i] <= INT32_MAX, "a matrix is larger than BLAS can index");
+    for (int i = 0; i < 4; i++)
+        TD_NEED_AS(TD_UNSUPPORTED, all[i] <= INT32_MAX, "a matrix is larger than BLAS can index");
     *out_state = x;
     return TD_OK;
 }
 
 /* C[m,n] += A[m,k] B[k,n], row-major with these leading dimensions. */
-static void multiply(td_type_t t, int64_t m, int64_t n, int64_t k, const void *a, int64_t la, const void *b, int64_t lb, void *c) {
+static void multiply(td_type_t t, int64_t m, int64_t n, int64_t k, const void *a, int64_t la, const void *b, int64_t lb,
+                     void *c) {
     static const double one[2] = {1, 0};
     static const float onef[2] = {1, 0};
     int M = (int)m, N = (int)n, K = (int)k, A = (int)la, B = (int)lb;
@@ -231,14 +242,15 @@ static void run_groups(const ragged_t *x, const char *a, const char *b, char *c,
     for (int64_t i = 0; i < x->batches * x->prefix; i++) {
         int64_t from = 0, batch = i / x->prefix;
         for (int64_t g = 0; g < x->groups; g++) {
-            int64_t count = group(x, sizes, i, g, &from), len = count * x->inner, at = from * x->inner, whole = x->rows * x->inner;
+            int64_t count = group(x, sizes, i, g, &from), len = count * x->inner, at = from * x->inner,
+                    whole = x->rows * x->inner;
             from += count;
             if (rows) /* one matrix for the group's rows */
-                multiply(x->type, len, x->n, x->k, a + (i * whole + at) * x->k * e, x->k, b + (batch * x->groups + g) * x->k * x->n * e, x->n,
-                         c + (i * whole + at) * x->n * e);
+                multiply(x->type, len, x->n, x->k, a + (i * whole + at) * x->k * e, x->k,
+                         b + (batch * x->groups + g) * x->k * x->n * e, x->n, c + (i * whole + at) * x->n * e);
             else
-                multiply(x->type, x->m, x->n, len, a + (i * x->m * whole + at) * e, whole, b + (i * whole + at) * x->n * e, x->n,
-                         c + (g * x->batches + batch) * x->m * x->n * e);
+                multiply(x->type, x->m, x->n, len, a + (i * x->m * whole + at) * e, whole,
+                         b + (i * whole + at) * x->n * e, x->n, c + (g * x->batches + batch) * x->m * x->n * e);
         }
     }
 }
@@ -261,7 +273,8 @@ void td_ragged_dot_run(const void *state, const void *const *in, void *const *ou
     const char *a = ready(x, &x->a, in[0], s), *b = ready(x, &x->b, in[1], s);
     if (x->mode != BATCH) run_groups(x, a, b, c, in[2]);
     for (int64_t i = 0; x->mode == BATCH && i < x->batches; i++)
-        multiply(x->type, x->m, x->n, x->k, a + i * x->m * x->k * e, x->k, b + i * x->k * x->n * e, x->n, c + i * x->m * x->n * e);
+        multiply(x->type, x->m, x->n, x->k, a + i * x->m * x->k * e, x->k, b + i * x->k * x->n * e, x->n,
+                 c + i * x->m * x->n * e);
     void *wide = x->c.convert ? s + x->c.wide_at : out[0];
     td_strided_copy(&x->c.form, wide, c);
     if (x->c.convert) td_convert_array(x->type, wide, x->c.type, out[0], x->c.count);

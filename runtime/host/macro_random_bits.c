@@ -36,14 +36,15 @@ static void halve(const td_shape_t *o, bits_t *b) {
     b->advance = (uint64_t)n;
 }
 
-td_status_t td_random_bits_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
-                                   td_err_t *err) {
+td_status_t td_random_bits_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state,
+                                   uint64_t *out_scratch, td_err_t *err) {
     const td_shape_t *t = instr->shape;
     TD_NEED(instr->n_operands == 1 && t->type == TD_TUPLE && t->rank == 2, "%u operands", instr->n_operands);
     const td_shape_t *s = td_operand(instr, 0), *o = t->elements[1];
     TD_NEED_AS(TD_UNSUPPORTED, s->type == TD_U64 && s->rank == 1, "state is not u64[2] or u64[3]");
     TD_NEED(td_shape_same_dims(s, t->elements[0]) && td_type_is_array(o->type), "result");
-    TD_NEED_AS(TD_UNSUPPORTED, instr->rng_algorithm >= 0 && instr->rng_algorithm <= 2, "algorithm %d", (int)instr->rng_algorithm);
+    TD_NEED_AS(TD_UNSUPPORTED, instr->rng_algorithm >= 0 && instr->rng_algorithm <= 2, "algorithm %d",
+               (int)instr->rng_algorithm);
     TD_NEED_AS(TD_UNSUPPORTED, td_type_is_integer(o->type), "random %s", td_type_name(o->type));
     bits_t *b = TD_NEW(arena, bits_t);
     if (!b) return td_arena_fail(arena, err);
@@ -53,7 +54,8 @@ td_status_t td_random_bits_prepare(const td_hlo_instr_t *instr, td_arena_t *aren
     td_shape_strides(o, strides);
     for (uint32_t i = 0; i < o->rank; i++) td_dims_add(&b->out, o->dims[i], strides[i]);
     b->type = o->type, b->count = o->count, b->wide = td_elem(o) == 8, b->long_state = s->dims[0] == 3;
-    if (b->philox) b->advance = b->wide ? (uint64_t)o->count / 2 + o->count % 2 : (uint64_t)o->count / 4 + (o->count % 4 != 0);
+    if (b->philox)
+        b->advance = b->wide ? (uint64_t)o->count / 2 + o->count % 2 : (uint64_t)o->count / 4 + (o->count % 4 != 0);
     else if (b->wide) b->advance = (uint64_t)o->count;
     else if (o->count) halve(o, b);
     *out_state = b;

@@ -29,8 +29,8 @@ static td_status_t counter(td_arena_t *arena, uint64_t delta, counter_t *c, td_e
     return TD_OK;
 }
 
-td_status_t td_rng_state_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
-                                 td_err_t *err) {
+td_status_t td_rng_state_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state,
+                                 uint64_t *out_scratch, td_err_t *err) {
     const td_shape_t *o = instr->shape;
     TD_NEED(o->type == TD_U64 && o->rank == 1 && o->dims[0] == 2 && !instr->n_operands, "result is not u64[2]");
     counter_t *c = TD_NEW(arena, counter_t);
@@ -61,10 +61,12 @@ td_status_t td_rng_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void 
                            td_err_t *err) {
     const td_shape_t *o = instr->shape;
     TD_NEED(instr->n_operands == 2 && td_type_is_array(o->type), "%u operands", instr->n_operands);
-    for (uint32_t i = 0; i < 2; i++) TD_NEED(td_operand(instr, i)->type == o->type && td_operand(instr, i)->rank == 0, "operand %u", i);
+    for (uint32_t i = 0; i < 2; i++)
+        TD_NEED(td_operand(instr, i)->type == o->type && td_operand(instr, i)->rank == 0, "operand %u", i);
     bool normal = instr->rng_distribution == 2, real = td_type_is_float(o->type), wide = td_elem(o) >= 4;
     TD_NEED(normal || instr->rng_distribution == 1, "distribution %d", (int)instr->rng_distribution);
-    TD_NEED_AS(TD_UNSUPPORTED, real ? wide || o->type == TD_F16 || o->type == TD_BF16 : td_type_is_integer(o->type) && wide && !normal,
+    TD_NEED_AS(TD_UNSUPPORTED,
+               real ? wide || o->type == TD_F16 || o->type == TD_BF16 : td_type_is_integer(o->type) && wide && !normal,
                "random %s", td_type_name(o->type));
     rng_t *r = TD_NEW(arena, rng_t);
     if (!r) return td_arena_fail(arena, err);

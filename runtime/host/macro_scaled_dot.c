@@ -30,7 +30,8 @@ static td_status_t side(const td_hlo_instr_t *instr, uint32_t i, side_t *s, td_e
     TD_NEED(td_type_is_array(x->type) && td_type_is_array(k->type), "operand %u is not an array", i);
     s->type = s->to = x->type, s->scale_type = k->type, s->count = x->count;
     if (!k->rank) return TD_OK;
-    TD_NEED_AS(TD_UNSUPPORTED, td_type_is_float(x->type) && td_type_is_float(k->type), "%s scaled by %s", td_type_name(x->type), td_type_name(k->type));
+    TD_NEED_AS(TD_UNSUPPORTED, td_type_is_float(x->type) && td_type_is_float(k->type), "%s scaled by %s",
+               td_type_name(x->type), td_type_name(k->type));
     TD_NEED(k->rank == x->rank, "operand %u has rank %u, its scale %u", i, x->rank, k->rank);
     int64_t strides[TD_LIMIT_RANK];
     td_shape_strides(k, strides);
@@ -47,16 +48,23 @@ static td_status_t side(const td_hlo_instr_t *instr, uint32_t i, side_t *s, td_e
     return TD_OK;
 }
 
-td_status_t td_scaled_dot_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
-                                  td_err_t *err) {
+td_status_t td_scaled_dot_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state,
+                                  uint64_t *out_scratch, td_err_t *err) {
     TD_NEED(instr->n_operands == 4, "%u operands", instr->n_operands);
-    TD_NEED_AS(TD_UNSUPPORTED, td_operand(instr, 0)->rank <= TD_LIMIT_RANK / 2 && td_operand(instr, 1)->rank <= TD_LIMIT_RANK / 2, "rank");
+    TD_NEED_AS(TD_UNSUPPORTED,
+               td_operand(instr, 0)->rank <= TD_LIMIT_RANK / 2 && td_operand(instr, 1)->rank <= TD_LIMIT_RANK / 2,
+               "rank");
     scaled_t *s = TD_NEW(arena, scaled_t);
     td_hlo_instr_t *dot = TD_NEW_N(arena, td_hlo_instr_t, 3);
     td_hlo_instr_t **operands = TD_NEW_N(arena, td_hlo_instr_t *, 2);
     if (!s || !dot || !operands) return td_arena_fail(arena, err);
-    dot[0] = (td_hlo_instr_t){.opcode = TD_HLO_DOT, .opcode_name = "dot", .name = instr->name, .shape = instr->shape, .dot = instr->dot,
-                              .operands = operands, .n_operands = 2};
+    dot[0] = (td_hlo_instr_t){.opcode = TD_HLO_DOT,
+                              .opcode_name = "dot",
+                              .name = instr->name,
+                              .shape = instr->shape,
+                              .dot = instr->dot,
+                              .operands = operands,
+                              .n_operands = 2};
     *out_scratch = 0;
     for (uint32_t i = 0; i < 2; i++) {
         const td_shape_t *x = td_operand(instr, i);
@@ -65,8 +73,10 @@ td_status_t td_scaled_dot_prepare(const td_hlo_instr_t *instr, td_arena_t *arena
         operands[i] = &dot[i + 1];
         *operands[i] = *instr->operands[i];
         if (!s->side[i].scaled) continue;
-        if ((st = td_shape_make(arena, s->side[i].to, x->rank, x->dims, x->minor_to_major, &operands[i]->shape, err))) return st;
-        TD_NEED_AS(TD_LIMIT, td_reserve(out_scratch, (uint64_t)x->count, td_type_bytes(s->side[i].to), &s->side[i].at), "scratch overflows");
+        if ((st = td_shape_make(arena, s->side[i].to, x->rank, x->dims, x->minor_to_major, &operands[i]->shape, err)))
+            return st;
+        TD_NEED_AS(TD_LIMIT, td_reserve(out_scratch, (uint64_t)x->count, td_type_bytes(s->side[i].to), &s->side[i].at),
+                   "scratch overflows");
     }
     uint64_t need = 0;
     td_status_t st = td_dot_prepare(dot, arena, &s->dot, &need, err);

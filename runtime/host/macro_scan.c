@@ -54,8 +54,10 @@ static td_status_t shapes(const td_hlo_instr_t *instr, scan_t *s, int64_t d, uin
     }
     for (uint32_t i = 0; i < s->n_carry; i++) {
         const td_shape_t *c = td_operand(instr, s->n_in + i);
-        TD_NEED(td_shape_equal(c, s->body.shapes[s->n_in + i]) && td_shape_equal(c, s->body.shapes[s->body.n_in + s->n_out + i]) &&
-                    td_shape_equal(c, td_result(instr, s->n_out + i)), "carry %u", i);
+        TD_NEED(td_shape_equal(c, s->body.shapes[s->n_in + i]) &&
+                    td_shape_equal(c, s->body.shapes[s->body.n_in + s->n_out + i]) &&
+                    td_shape_equal(c, td_result(instr, s->n_out + i)),
+                "carry %u", i);
         s->carry_bytes[i] = (size_t)c->count * td_elem(c);
         ok = ok && td_reserve(total, 2, (s->carry_bytes[i] + 63) & ~63ull, &s->carry_at[i]);
     }
@@ -69,22 +71,25 @@ td_status_t td_scan_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void
     int64_t carries = instr->scan.num_carries, d = instr->dimensions.n == 1 ? instr->dimensions.v[0] : -1;
     TD_NEED(carries >= 0 && carries <= results && carries < instr->n_operands, "%lld carries", (long long)carries);
     TD_NEED(instr->n_called == 1 && td_shape_leaf_count(instr->shape) == results, "results are not arrays");
-    TD_NEED(d >= 0 && td_type_is_array(td_operand(instr, 0)->type) && d < td_operand(instr, 0)->rank, "dimension %lld", (long long)d);
+    TD_NEED(d >= 0 && td_type_is_array(td_operand(instr, 0)->type) && d < td_operand(instr, 0)->rank, "dimension %lld",
+            (long long)d);
     scan_t *s = TD_NEW(arena, scan_t);
     if (!s) return td_arena_fail(arena, err);
     s->n_carry = (uint32_t)carries, s->n_in = instr->n_operands - s->n_carry, s->n_out = results - s->n_carry;
     s->steps = td_operand(instr, 0)->dims[d], s->reverse = instr->scan.is_reverse;
     td_status_t st = td_body_make(instr->called[0], false, arena, &s->body, err);
     if (st) return td_prefix(err, st, "%s", instr->name);
-    TD_NEED(s->body.n_in == instr->n_operands && s->body.n_out == results, "%s has %u parameters and %u results", instr->called[0]->name,
-            s->body.n_in, s->body.n_out);
+    TD_NEED(s->body.n_in == instr->n_operands && s->body.n_out == results, "%s has %u parameters and %u results",
+            instr->called[0]->name, s->body.n_in, s->body.n_out);
     s->in = TD_NEW_N(arena, sliced_t, s->n_in + 1), s->out = TD_NEW_N(arena, sliced_t, s->n_out + 1);
     s->carry_bytes = TD_NEW_N(arena, size_t, s->n_carry + 1), s->carry_at = TD_NEW_N(arena, uint64_t, s->n_carry + 1);
     if (!s->in || !s->out || !s->carry_bytes || !s->carry_at) return td_arena_fail(arena, err);
     *out_scratch = 0;
     if ((st = shapes(instr, s, d, out_scratch, err))) return st;
-    TD_NEED_AS(TD_LIMIT, td_reserve(out_scratch, s->body.scratch, 1, &s->body_at) &&
-                             td_reserve(out_scratch, s->body.n_in + s->body.n_out, sizeof(void *), &s->table_at), "scratch overflows");
+    TD_NEED_AS(TD_LIMIT,
+               td_reserve(out_scratch, s->body.scratch, 1, &s->body_at) &&
+                   td_reserve(out_scratch, s->body.n_in + s->body.n_out, sizeof(void *), &s->table_at),
+               "scratch overflows");
     *out_state = s;
     return TD_OK;
 }
@@ -107,9 +112,11 @@ void td_scan_run(const void *state, const void *const *in, void *const *out, voi
             x[i] = b + s->in[i].tile_at;
         }
         for (uint32_t i = 0; i < s->n_out; i++) y[i] = b + s->out[i].tile_at;
-        for (uint32_t i = 0; i < s->n_carry; i++) x[s->n_in + i] = carry(s, b, i, t), y[s->n_out + i] = carry(s, b, i, t + 1);
+        for (uint32_t i = 0; i < s->n_carry; i++)
+            x[s->n_in + i] = carry(s, b, i, t), y[s->n_out + i] = carry(s, b, i, t + 1);
         td_body_run(&s->body, x, y, b + s->body_at);
-        for (uint32_t i = 0; i < s->n_out; i++) td_strided_copy(&s->out[i].copy, (char *)out[i] + at * s->out[i].step, y[i]);
+        for (uint32_t i = 0; i < s->n_out; i++)
+            td_strided_copy(&s->out[i].copy, (char *)out[i] + at * s->out[i].step, y[i]);
     }
     for (uint32_t i = 0; i < s->n_carry; i++)
         if (s->carry_bytes[i]) memcpy(out[s->n_out + i], carry(s, b, i, s->steps), s->carry_bytes[i]);

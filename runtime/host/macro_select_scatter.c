@@ -22,7 +22,8 @@ typedef struct state {
 
 static td_status_t check_select(const td_hlo_instr_t *instr, td_type_t type, td_err_t *err) {
     const td_hlo_comp_t *f = instr->called[0];
-    TD_NEED(f->n_params == 2 && f->root->shape->type == TD_PRED && f->root->shape->rank == 0, "%s does not select", f->name);
+    TD_NEED(f->n_params == 2 && f->root->shape->type == TD_PRED && f->root->shape->rank == 0, "%s does not select",
+            f->name);
     for (uint32_t i = 0; i < 2; i++) {
         const td_shape_t *p = f->params[i]->shape;
         TD_NEED(p->type == type && p->rank == 0, "parameter %u of %s", i, f->name);
@@ -30,11 +31,14 @@ static td_status_t check_select(const td_hlo_instr_t *instr, td_type_t type, td_
     return TD_OK;
 }
 
-td_status_t td_select_scatter_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
-                                      td_err_t *err) {
-    TD_NEED(instr->n_operands == 3 && instr->n_called == 2, "%u operands, %u computations", instr->n_operands, instr->n_called);
-    const td_shape_t *a = td_operand(instr, 0), *src = td_operand(instr, 1), *init = td_operand(instr, 2), *o = instr->shape;
-    TD_NEED(td_type_is_array(a->type) && src->type == a->type && init->type == a->type && init->rank == 0, "operands differ in type");
+td_status_t td_select_scatter_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state,
+                                      uint64_t *out_scratch, td_err_t *err) {
+    TD_NEED(instr->n_operands == 3 && instr->n_called == 2, "%u operands, %u computations", instr->n_operands,
+            instr->n_called);
+    const td_shape_t *a = td_operand(instr, 0), *src = td_operand(instr, 1), *init = td_operand(instr, 2),
+                     *o = instr->shape;
+    TD_NEED(td_type_is_array(a->type) && src->type == a->type && init->type == a->type && init->rank == 0,
+            "operands differ in type");
     TD_NEED(td_shape_same_dims(a, o), "operand and result differ");
     state_t *s = TD_NEW(arena, state_t);
     if (!s) return td_arena_fail(arena, err);
@@ -52,10 +56,14 @@ td_status_t td_select_scatter_prepare(const td_hlo_instr_t *instr, td_arena_t *a
     s->type = a->type, s->size = td_elem(a), s->elements = o->count;
     uint64_t pw = td_pw_scratch(s->select) > s->scatter.scratch ? td_pw_scratch(s->select) : s->scatter.scratch;
     *out_scratch = 0;
-    TD_NEED_AS(TD_LIMIT, td_reserve(out_scratch, s->w.rank + 1, 8 * TD_PW_TILE, &s->at_at) && td_reserve(out_scratch, TD_PW_TILE, 8, &s->off_at) &&
-                             td_reserve(out_scratch, TD_PW_TILE, 8, &s->to_at) && td_reserve(out_scratch, TD_PW_TILE, 8, &s->chosen_at) &&
-                             td_reserve(out_scratch, TD_PW_TILE, 16, &s->best_at) && td_reserve(out_scratch, TD_PW_TILE, 16, &s->x_at) &&
-                             td_reserve(out_scratch, TD_PW_TILE, 1, &s->keep_at) && td_reserve(out_scratch, pw, 1, &s->pw_at), "scratch overflows");
+    TD_NEED_AS(
+        TD_LIMIT,
+        td_reserve(out_scratch, s->w.rank + 1, 8 * TD_PW_TILE, &s->at_at) &&
+            td_reserve(out_scratch, TD_PW_TILE, 8, &s->off_at) && td_reserve(out_scratch, TD_PW_TILE, 8, &s->to_at) &&
+            td_reserve(out_scratch, TD_PW_TILE, 8, &s->chosen_at) &&
+            td_reserve(out_scratch, TD_PW_TILE, 16, &s->best_at) && td_reserve(out_scratch, TD_PW_TILE, 16, &s->x_at) &&
+            td_reserve(out_scratch, TD_PW_TILE, 1, &s->keep_at) && td_reserve(out_scratch, pw, 1, &s->pw_at),
+        "scratch overflows");
     *out_state = s;
     return TD_OK;
 }

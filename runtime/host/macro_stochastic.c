@@ -18,15 +18,17 @@ static void walk(const td_shape_t *s, td_dims_t *d) {
     for (uint32_t i = 0; i < s->rank; i++) td_dims_add(d, s->dims[i], strides[i]);
 }
 
-td_status_t td_stochastic_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,
-                                  td_err_t *err) {
+td_status_t td_stochastic_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state,
+                                  uint64_t *out_scratch, td_err_t *err) {
     TD_NEED(instr->n_operands == 2, "%u operands", instr->n_operands);
     const td_shape_t *x = td_operand(instr, 0), *r = td_operand(instr, 1), *y = instr->shape;
-    TD_NEED(td_type_is_float(x->type) && td_type_is_integer(r->type) && !td_type_is_signed(r->type) && td_type_bits(r->type) == td_type_bits(x->type),
+    TD_NEED(td_type_is_float(x->type) && td_type_is_integer(r->type) && !td_type_is_signed(r->type) &&
+                td_type_bits(r->type) == td_type_bits(x->type),
             "%s with random %s", td_type_name(x->type), td_type_name(r->type));
     TD_NEED_AS(TD_UNSUPPORTED, td_type_is_signed(y->type), "stochastic conversion to %s", td_type_name(y->type));
     TD_NEED(r->rank == x->rank && y->rank == x->rank, "ranks");
-    for (uint32_t i = 0; i < x->rank; i++) TD_NEED(r->dims[i] == x->dims[i] && y->dims[i] == x->dims[i], "dimension %u", i);
+    for (uint32_t i = 0; i < x->rank; i++)
+        TD_NEED(r->dims[i] == x->dims[i] && y->dims[i] == x->dims[i], "dimension %u", i);
     stochastic_t *s = TD_NEW(arena, stochastic_t);
     if (!s) return td_arena_fail(arena, err);
     walk(x, &s->x);

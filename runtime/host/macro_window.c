@@ -23,12 +23,14 @@ typedef struct window {
 } window_t;
 
 static td_status_t array(const td_hlo_instr_t *instr, uint32_t k, array_t *a, td_err_t *err) {
-    const td_shape_t *s = td_operand(instr, k), *o = td_result(instr, k), *init = td_operand(instr, instr->n_operands / 2 + k);
+    const td_shape_t *s = td_operand(instr, k), *o = td_result(instr, k),
+                     *init = td_operand(instr, instr->n_operands / 2 + k);
     const td_shape_t *s0 = td_operand(instr, 0), *o0 = td_result(instr, 0);
     int64_t os[TD_LIMIT_RANK];
     TD_NEED(td_type_is_array(s->type) && s->type == o->type && s->type == init->type && init->rank == 0,
             "operand, initial value and result %u differ in type", k);
-    TD_NEED(s->rank == instr->window.n && o->rank == s->rank && s0->rank == s->rank && o0->rank == s->rank, "rank of operand %u", k);
+    TD_NEED(s->rank == instr->window.n && o->rank == s->rank && s0->rank == s->rank && o0->rank == s->rank,
+            "rank of operand %u", k);
     td_shape_strides(s, a->stride);
     td_shape_strides(o, os);
     for (uint32_t i = 0; i < s->rank; i++) {
@@ -61,8 +63,8 @@ td_status_t td_window_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, vo
         *out_state = w;
         return TD_OK;
     }
-    bool ok = td_reserve(out_scratch, w->w.rank + 1, 8 * TD_PW_TILE, &w->at_at) && td_reserve(out_scratch, TD_PW_TILE, 8, &w->off_at) &&
-              td_reserve(out_scratch, w->f.scratch, 1, &w->pw_at);
+    bool ok = td_reserve(out_scratch, w->w.rank + 1, 8 * TD_PW_TILE, &w->at_at) &&
+              td_reserve(out_scratch, TD_PW_TILE, 8, &w->off_at) && td_reserve(out_scratch, w->f.scratch, 1, &w->pw_at);
     for (uint32_t k = 0; k < n && ok; k++) {
         array_t *a = &w->arrays[k];
         a->reg_size = w->f.fn ? td_type_bytes(w->f.reg) : a->size;
@@ -75,7 +77,8 @@ td_status_t td_window_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, vo
 }
 
 /* The elements at off, in register form; zero where there is none. */
-static const void *fetch(const window_t *w, const array_t *a, const void *base, const int64_t *off, size_t n, bool all, char *s) {
+static const void *fetch(const window_t *w, const array_t *a, const void *base, const int64_t *off, size_t n, bool all,
+                         char *s) {
     char *x = s + a->raw_at;
     if (all) td_take(a->size, base, off, n, x);
     for (size_t i = 0; i < n && !all; i++)

@@ -35,24 +35,27 @@ static td_status_t add_s32(td_plan_t *p, int64_t x, uint32_t *id, td_err_t *err)
 }
 
 static td_status_t malformed(const td_hlo_instr_t *in, td_err_t *err) {
-    return td_fail(err, TD_MALFORMED, "%s: %s of other shapes than its operands'", in->name, td_opcode_name(in->opcode));
+    return td_fail(err, TD_MALFORMED, "%s: %s of other shapes than its operands'", in->name,
+                   td_opcode_name(in->opcode));
 }
 
 /* ((operands), result, contexts…): the body runs here. */
-static td_status_t async_start(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r, int depth,
-                               td_err_t *err) {
+static td_status_t async_start(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r,
+                               int depth, td_err_t *err) {
     const td_shape_t *s = in->shape;
     if (in->n_called != 1 || depth <= 0) return td_plan_unsupported(in, err);
     const td_hlo_comp_t *body = in->called[0];
-    if (s->type != TD_TUPLE || s->rank < 2 || s->elements[0]->type != TD_TUPLE || s->elements[0]->rank != in->n_operands ||
-        body->n_params != in->n_operands || !td_shape_same_dims(s->elements[1], body->root->shape))
+    if (s->type != TD_TUPLE || s->rank < 2 || s->elements[0]->type != TD_TUPLE ||
+        s->elements[0]->rank != in->n_operands || body->n_params != in->n_operands ||
+        !td_shape_same_dims(s->elements[1], body->root->shape))
         return malformed(in, err);
     td_leaves_t *args = TD_NEW_N(p->arena, td_leaves_t, in->n_operands + 1), result = {0};
     if (!args) return td_arena_fail(p->arena, err);
     uint32_t k = 0;
     for (uint32_t i = 0; i < in->n_operands; i++) {
         const td_shape_t *o = in->operands[i]->shape;
-        if (!td_shape_same_dims(o, body->params[i]->shape) || !td_shape_same_dims(o, s->elements[0]->elements[i])) return malformed(in, err);
+        if (!td_shape_same_dims(o, body->params[i]->shape) || !td_shape_same_dims(o, s->elements[0]->elements[i]))
+            return malformed(in, err);
         args[i] = vals[in->operands[i]->index];
         for (uint32_t j = 0; j < args[i].n; j++) r->v[k++] = args[i].v[j];
     }
@@ -65,9 +68,11 @@ static td_status_t async_start(td_plan_t *p, const td_hlo_instr_t *in, const td_
 }
 
 /* The leaves of element e of the only operand, a tuple. */
-static td_status_t element(const td_hlo_instr_t *in, uint32_t e, const td_leaves_t *vals, td_leaves_t *r, td_err_t *err) {
+static td_status_t element(const td_hlo_instr_t *in, uint32_t e, const td_leaves_t *vals, td_leaves_t *r,
+                           td_err_t *err) {
     const td_shape_t *s = in->n_operands == 1 ? in->operands[0]->shape : NULL;
-    if (!s || s->type != TD_TUPLE || s->rank <= e || !td_shape_same_dims(s->elements[e], in->shape)) return malformed(in, err);
+    if (!s || s->type != TD_TUPLE || s->rank <= e || !td_shape_same_dims(s->elements[e], in->shape))
+        return malformed(in, err);
     uint32_t at = 0;
     for (uint32_t i = 0; i < e; i++) at += td_shape_leaf_count(s->elements[i]);
     *r = (td_leaves_t){vals[in->operands[0]->index].v + at, td_shape_leaf_count(in->shape)};
@@ -75,10 +80,11 @@ static td_status_t element(const td_hlo_instr_t *in, uint32_t e, const td_leaves
 }
 
 /* (copy, operand, context) */
-static td_status_t copy_start(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r, td_err_t *err) {
+static td_status_t copy_start(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r,
+                              td_err_t *err) {
     const td_shape_t *s = in->shape, *o = in->n_operands == 1 ? in->operands[0]->shape : NULL;
-    if (!o || !td_type_is_array(o->type) || s->type != TD_TUPLE || s->rank < 2 || !td_shape_same_dims(s->elements[0], o) ||
-        !td_shape_same_dims(s->elements[1], o))
+    if (!o || !td_type_is_array(o->type) || s->type != TD_TUPLE || s->rank < 2 ||
+        !td_shape_same_dims(s->elements[0], o) || !td_shape_same_dims(s->elements[1], o))
         return malformed(in, err);
     r->v[1] = vals[in->operands[0]->index].v[0];
     td_status_t st = td_plan_relayout(p, r->v[1], o, s->elements[0], &r->v[0], err);
@@ -91,7 +97,8 @@ static td_status_t dynamic_reshape(td_plan_t *p, const td_hlo_instr_t *in, uint3
     uint32_t row;
     td_status_t st;
     if (from->type != in->shape->type || from->count != in->shape->count) return td_plan_unsupported(in, err);
-    if ((st = td_shape_with_default_layout(p->arena, from, &a, err)) || (st = td_shape_with_default_layout(p->arena, in->shape, &b, err)) ||
+    if ((st = td_shape_with_default_layout(p->arena, from, &a, err)) ||
+        (st = td_shape_with_default_layout(p->arena, in->shape, &b, err)) ||
         (st = td_plan_relayout(p, src, from, a, &row, err)))
         return st;
     return td_plan_relayout(p, row, b, in->shape, id, err);
@@ -112,7 +119,8 @@ static const td_hlo_instr_t *dimension_size(const td_hlo_instr_t *x, int64_t d) 
     }
 }
 
-static td_status_t sizes(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r, td_err_t *err) {
+static td_status_t sizes(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r,
+                         td_err_t *err) {
     bool get = in->opcode == TD_HLO_GET_DIMENSION_SIZE;
     const td_shape_t *o = in->n_operands ? in->operands[0]->shape : NULL;
     if (!o || !td_type_is_array(o->type) || !td_type_is_array(in->shape->type)) return malformed(in, err);
@@ -120,7 +128,9 @@ static td_status_t sizes(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves
     if (in->opcode == TD_HLO_DYNAMIC_RESHAPE) return dynamic_reshape(p, in, src, r->v, err);
     int64_t d = in->dimensions.n == 1 ? in->dimensions.v[0] : -1;
     if (in->n_operands != (get ? 1u : 2u) || d < 0 || d >= o->rank) return malformed(in, err);
-    if (!get) return td_shape_same_dims(o, in->shape) ? td_plan_relayout(p, src, o, in->shape, r->v, err) : malformed(in, err);
+    if (!get)
+        return td_shape_same_dims(o, in->shape) ? td_plan_relayout(p, src, o, in->shape, r->v, err)
+                                                : malformed(in, err);
     if (in->shape->type != TD_S32 || in->shape->rank) return malformed(in, err);
     const td_hlo_instr_t *size = dimension_size(in->operands[0], d);
     if (!size) return add_s32(p, o->dims[d], r->v, err);
@@ -131,15 +141,19 @@ static td_status_t sizes(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves
 
 bool td_plan_is_structural(const td_hlo_instr_t *in) {
     switch (in->opcode) {
-    case TD_HLO_ASYNC_START: case TD_HLO_ASYNC_UPDATE: case TD_HLO_ASYNC_DONE: case TD_HLO_COPY_START: case TD_HLO_COPY_DONE:
+    case TD_HLO_ASYNC_START:
+    case TD_HLO_ASYNC_UPDATE:
+    case TD_HLO_ASYNC_DONE:
+    case TD_HLO_COPY_START:
+    case TD_HLO_COPY_DONE:
     case TD_HLO_PARTITION_ID: case TD_HLO_REPLICA_ID: case TD_HLO_GET_DIMENSION_SIZE: case TD_HLO_SET_DIMENSION_SIZE:
     case TD_HLO_DYNAMIC_RESHAPE: return true;
     default: return false;
     }
 }
 
-td_status_t td_plan_structural(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r, int depth,
-                               td_err_t *err) {
+td_status_t td_plan_structural(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t *vals, td_leaves_t *r,
+                               int depth, td_err_t *err) {
     r->n = td_shape_leaf_count(in->shape);
     r->v = TD_NEW_N(p->arena, uint32_t, r->n + 1);
     if (!r->v) return td_arena_fail(p->arena, err);
@@ -152,7 +166,8 @@ td_status_t td_plan_structural(td_plan_t *p, const td_hlo_instr_t *in, const td_
     case TD_HLO_ASYNC_DONE: return element(in, 1, vals, r, err);
     case TD_HLO_COPY_START: return copy_start(p, in, vals, r, err);
     case TD_HLO_COPY_DONE: return element(in, 0, vals, r, err);
-    case TD_HLO_PARTITION_ID: case TD_HLO_REPLICA_ID: /* inside a kernel there is one device: its own thunk kinds know more */
+    case TD_HLO_PARTITION_ID:
+    case TD_HLO_REPLICA_ID: /* inside a kernel there is one device: its own thunk kinds know more */
         if (!td_type_is_array(in->shape->type)) return malformed(in, err);
         return add_zero(p, in, in->shape, r->v, err);
     default: return sizes(p, in, vals, r, err);

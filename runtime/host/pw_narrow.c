@@ -24,7 +24,8 @@ NARROW(u2, uint8_t, 2, 3)
 NARROW(u4, uint8_t, 4, 15)
 
 #define ROW(T, p) [T] = {p##_pop, p##_clz, p##_shl, p##_shr, p##_sar, p##_mulhi}
-static const td_pw_fn_t rows[TD_TYPE_COUNT][6] = {ROW(TD_S1, s1), ROW(TD_S2, s2), ROW(TD_S4, s4), ROW(TD_U1, u1), ROW(TD_U2, u2), ROW(TD_U4, u4)};
+static const td_pw_fn_t rows[TD_TYPE_COUNT][6] = {ROW(TD_S1, s1), ROW(TD_S2, s2), ROW(TD_S4, s4),
+                                                  ROW(TD_U1, u1), ROW(TD_U2, u2), ROW(TD_U4, u4)};
 
 td_pw_fn_t td_pw_narrow(td_type_t t, td_opcode_t op) {
     if ((unsigned)t >= TD_TYPE_COUNT) return NULL;

@@ -18,16 +18,19 @@ static td_status_t check_dim(const td_hlo_instr_t *instr, uint32_t i, int64_t in
     return TD_OK;
 }
 
-td_status_t td_windows_make(td_windows_t *w, const td_hlo_instr_t *instr, const td_shape_t *base, const td_shape_t *places,
-                            td_arena_t *arena, td_err_t *err) {
+td_status_t td_windows_make(td_windows_t *w, const td_hlo_instr_t *instr, const td_shape_t *base,
+                            const td_shape_t *places, td_arena_t *arena, td_err_t *err) {
     uint64_t positions = 1, steps;
-    TD_NEED(base->rank == instr->window.n && places->rank == base->rank, "window of rank %u over an array of rank %u", instr->window.n, base->rank);
+    TD_NEED(base->rank == instr->window.n && places->rank == base->rank, "window of rank %u over an array of rank %u",
+            instr->window.n, base->rank);
     for (uint32_t i = 0; i < base->rank; i++) {
         td_status_t st = check_dim(instr, i, base->dims[i], places->dims[i], err);
         if (st) return st;
-        TD_NEED(td_mul_u64(positions, (uint64_t)instr->window.dims[i].size, &positions) && positions < 1ull << 62, "window is too large");
+        TD_NEED(td_mul_u64(positions, (uint64_t)instr->window.dims[i].size, &positions) && positions < 1ull << 62,
+                "window is too large");
     }
-    TD_NEED_AS(TD_LIMIT, td_mul_u64(positions, (uint64_t)places->count, &steps) && steps <= MAX_STEPS, "window is too large");
+    TD_NEED_AS(TD_LIMIT, td_mul_u64(positions, (uint64_t)places->count, &steps) && steps <= MAX_STEPS,
+               "window is too large");
     td_window_dim_t *dims = TD_NEW_N(arena, td_window_dim_t, base->rank + 1);
     int64_t *sizes = TD_NEW_N(arena, int64_t, 2 * base->rank + 1);
     if (!dims || !sizes) return td_arena_fail(arena, err);
@@ -51,8 +54,8 @@ void td_windows_starts(const td_windows_t *w, int64_t first, size_t n, int64_t *
     }
 }
 
-size_t td_windows_offsets(const td_windows_t *w, const int64_t *strides, const int64_t *pos, const int64_t *at, size_t n,
-                          int64_t *off) {
+size_t td_windows_offsets(const td_windows_t *w, const int64_t *strides, const int64_t *pos, const int64_t *at,
+                          size_t n, int64_t *off) {
     size_t inside = 0;
     for (size_t i = 0; i < n; i++) off[i] = 0;
     for (uint32_t d = 0; d < w->rank; d++) {

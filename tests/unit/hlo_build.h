@@ -41,8 +41,15 @@ static inline td_hlo_instr_t *node(td_opcode_t op, const td_shape_t *s, uint32_t
     td_hlo_instr_t *i = TD_NEW(&arena, td_hlo_instr_t);
     td_hlo_instr_t **o = TD_NEW_N(&arena, td_hlo_instr_t *, n + 1);
     for (uint32_t k = 0; k < n; k++) o[k] = operands[k];
-    *i = (td_hlo_instr_t){.opcode = op, .shape = s, .name = td_opcode_name(op), .opcode_name = td_opcode_name(op), .operands = o,
-                          .n_operands = n, .index = n_made, .feature_group_count = 1, .batch_group_count = 1};
+    *i = (td_hlo_instr_t){.opcode = op,
+                          .shape = s,
+                          .name = td_opcode_name(op),
+                          .opcode_name = td_opcode_name(op),
+                          .operands = o,
+                          .n_operands = n,
+                          .index = n_made,
+                          .feature_group_count = 1,
+                          .batch_group_count = 1};
     ck_assert_uint_lt(n_made, 64);
     made[n_made++] = i;
     return i;
@@ -69,7 +76,8 @@ static inline td_hlo_instr_t *constant(const td_shape_t *s, const void *bytes) {
 }
 static inline const td_hlo_comp_t *comp_of(td_hlo_instr_t *root) {
     td_hlo_comp_t *c = TD_NEW(&arena, td_hlo_comp_t);
-    td_hlo_instr_t **all = TD_NEW_N(&arena, td_hlo_instr_t *, n_made), **params = TD_NEW_N(&arena, td_hlo_instr_t *, n_made);
+    td_hlo_instr_t **all = TD_NEW_N(&arena, td_hlo_instr_t *, n_made),
+                   **params = TD_NEW_N(&arena, td_hlo_instr_t *, n_made);
     *c = (td_hlo_comp_t){.name = "f", .instrs = all, .n_instrs = n_made, .root = root, .params = params};
     for (uint32_t i = 0; i < n_made; i++) {
         all[i] = made[i];
@@ -80,7 +88,8 @@ static inline const td_hlo_comp_t *comp_of(td_hlo_instr_t *root) {
     return c;
 }
 /* op(p0, p1) of scalars; order 1: op(p1, p0). */
-static inline const td_hlo_comp_t *scalar2(td_opcode_t op, td_type_t t, td_type_t result, int order, td_cmp_dir_t direction) {
+static inline const td_hlo_comp_t *scalar2(td_opcode_t op, td_type_t t, td_type_t result, int order,
+                                           td_cmp_dir_t direction) {
     comp_begin();
     td_hlo_instr_t *a = param(0, SHAPE(t)), *b = param(1, SHAPE(t));
     td_hlo_instr_t *r = NODE(op, SHAPE(result), order ? b : a, order ? a : b);

@@ -8,7 +8,8 @@ static const td_shape_t *state(void) { return TUPLE(SHAPE(TD_S32), SHAPE(TD_F32,
 
 static const td_hlo_comp_t *below(int32_t limit) {
     comp_begin();
-    td_hlo_instr_t *c = NODE(TD_HLO_COMPARE, SHAPE(TD_PRED), element(param(0, state()), 0), constant(SHAPE(TD_S32), &limit));
+    td_hlo_instr_t *c =
+        NODE(TD_HLO_COMPARE, SHAPE(TD_PRED), element(param(0, state()), 0), constant(SHAPE(TD_S32), &limit));
     c->direction = TD_CMP_LT;
     return comp_of(c);
 }
@@ -31,7 +32,8 @@ START_TEST(loops) {
     for (int32_t limit = 0; limit < 8; limit += 7) {
         const td_hlo_comp_t *body = fibonacci(), *cond = below(limit);
         comp_begin();
-        td_hlo_instr_t *t = NODE(TD_HLO_TUPLE, state(), param(0, SHAPE(TD_S32)), param(1, SHAPE(TD_F32, 3)), param(2, SHAPE(TD_F32, 3)));
+        td_hlo_instr_t *t = NODE(TD_HLO_TUPLE, state(), param(0, SHAPE(TD_S32)), param(1, SHAPE(TD_F32, 3)),
+                                 param(2, SHAPE(TD_F32, 3)));
         td_hlo_instr_t *w = NODE(TD_HLO_WHILE, state(), t);
         CALL(w, body, cond);
         ck_assert_int_eq(run_comp(comp_of(w), (const void *[]){&zero, a, b}, (void *[]){&n, x, y}, NULL), TD_OK);
@@ -44,7 +46,8 @@ START_TEST(loops) {
             ck_assert_mem_eq(y, b, sizeof b);
         }
         CALL(w, cond, cond);
-        ck_assert_int_eq(td_host_op_find(TD_HLO_WHILE)->prepare(w, &arena, &(void *){0}, &(uint64_t){0}, NULL), TD_MALFORMED);
+        ck_assert_int_eq(td_host_op_find(TD_HLO_WHILE)->prepare(w, &arena, &(void *){0}, &(uint64_t){0}, NULL),
+                         TD_MALFORMED);
     }
 }
 END_TEST
@@ -57,25 +60,31 @@ static const td_hlo_comp_t *branch(float by) {
 }
 
 START_TEST(branches) {
-    static const struct { int32_t index; float want; } s32[] = {{0, 20}, {1, 300}, {2, 4000}, {3, 4000}, {-1, 4000}, {INT32_MIN, 4000}};
+    static const struct {
+        int32_t index;
+        float want;
+    } s32[] = {{0, 20}, {1, 300}, {2, 4000}, {3, 4000}, {-1, 4000}, {INT32_MIN, 4000}};
     const float x[3] = {10, 100, 1000};
     float y = 0;
     const td_hlo_comp_t *f[3] = {branch(2), branch(3), branch(4)};
     for (size_t i = 0; i < sizeof s32 / sizeof *s32; i++) { /* a number that names no branch is the last */
         comp_begin();
-        td_hlo_instr_t *c = NODE(TD_HLO_CONDITIONAL, SHAPE(TD_F32), param(0, SHAPE(TD_S32)), param(1, SHAPE(TD_F32)), param(2, SHAPE(TD_F32)), param(3, SHAPE(TD_F32)));
+        td_hlo_instr_t *c = NODE(TD_HLO_CONDITIONAL, SHAPE(TD_F32), param(0, SHAPE(TD_S32)), param(1, SHAPE(TD_F32)),
+                                 param(2, SHAPE(TD_F32)), param(3, SHAPE(TD_F32)));
         call(c, 3, f);
         ck_assert_int_eq(COMP(c, &y, &s32[i].index, &x[0], &x[1], &x[2]), TD_OK);
         ck_assert_float_eq(y, s32[i].want);
     }
     for (uint8_t p = 0; p < 2; p++) { /* true is branch 0 */
         comp_begin();
-        td_hlo_instr_t *c = NODE(TD_HLO_CONDITIONAL, SHAPE(TD_F32), param(0, SHAPE(TD_PRED)), param(1, SHAPE(TD_F32)), param(2, SHAPE(TD_F32)));
+        td_hlo_instr_t *c = NODE(TD_HLO_CONDITIONAL, SHAPE(TD_F32), param(0, SHAPE(TD_PRED)), param(1, SHAPE(TD_F32)),
+                                 param(2, SHAPE(TD_F32)));
         call(c, 2, f);
         ck_assert_int_eq(COMP(c, &y, &p, &x[0], &x[1]), TD_OK);
         ck_assert_float_eq(y, p ? 20 : 300);
         call(c, 3, f);
-        ck_assert_int_eq(td_host_op_find(TD_HLO_CONDITIONAL)->prepare(c, &arena, &(void *){0}, &(uint64_t){0}, NULL), TD_MALFORMED);
+        ck_assert_int_eq(td_host_op_find(TD_HLO_CONDITIONAL)->prepare(c, &arena, &(void *){0}, &(uint64_t){0}, NULL),
+                         TD_MALFORMED);
     }
 }
 END_TEST
@@ -133,7 +142,8 @@ START_TEST(maps) {
     const float a[6] = {1, 2, 3, 4, 5, 6}, b[6] = {10, 20, 30, 40, 50, 60};
     float y[6];
     const td_hlo_comp_t *f = scalar2(TD_HLO_SUBTRACT, TD_F32, TD_F32, 1, 0);
-    td_hlo_instr_t *m = NODE(TD_HLO_MAP, SHAPE(TD_F32, 2, 3), param(0, SHAPE(TD_F32, 2, 3)), param(1, shape(TD_F32, LAYOUT(0, 1), DIMS(2, 3))));
+    td_hlo_instr_t *m = NODE(TD_HLO_MAP, SHAPE(TD_F32, 2, 3), param(0, SHAPE(TD_F32, 2, 3)),
+                             param(1, shape(TD_F32, LAYOUT(0, 1), DIMS(2, 3))));
     CALL(m, f);
     ck_assert_int_eq(RUN(m, y, a, b), TD_OK);
     EXPECT(y, 9, 28, 47, 16, 35, 54);
@@ -195,7 +205,8 @@ START_TEST(narrow_state) {
     int32_t n = 0;
     comp_begin();
     td_hlo_instr_t *p = param(0, t), *a = element(p, 0), *i = element(p, 1);
-    const td_hlo_comp_t *body = comp_of(NODE(TD_HLO_TUPLE, t, NODE(TD_HLO_ADD, s, a, a), NODE(TD_HLO_ADD, i->shape, i, constant(i->shape, &one))));
+    const td_hlo_comp_t *body = comp_of(
+        NODE(TD_HLO_TUPLE, t, NODE(TD_HLO_ADD, s, a, a), NODE(TD_HLO_ADD, i->shape, i, constant(i->shape, &one))));
     comp_begin();
     td_hlo_instr_t *c = NODE(TD_HLO_COMPARE, SHAPE(TD_PRED), element(param(0, t), 1), constant(SHAPE(TD_S32), &three));
     c->direction = TD_CMP_LT;

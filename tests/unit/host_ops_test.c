@@ -19,15 +19,19 @@ START_TEST(random_bits) {
         uint64_t counter;
         uint32_t crc;
     } want[] = {
-        {1, TD_U8, 0, UINT64_MAX, 0x62d277af}, {1, TD_U16, 0, UINT64_MAX, 0xff62d277}, {1, TD_U32, 0, UINT64_MAX, 0x5aa722eb},
-        {1, TD_U64, 0, UINT64_MAX, 0x3d2b6729}, {1, TD_U8, 1, 1, 0x2aee27c5}, {1, TD_U16, 1, 1, 0xd8393e13},
-        {1, TD_U32, 1, 1, 0xd6246873}, {1, TD_U64, 1, 3, 0x62ba41e4}, {1, TD_U8, 2, 4, 0x71048222},
-        {1, TD_U32, 2, 4, 0x85d85e1d}, {1, TD_U64, 2, 10, 0x90c03a7d}, {1, TD_U16, 3, 7, 0x98433745},
-        {1, TD_U32, 3, 7, 0xb53e0d79}, {1, TD_U32, 4, 1, 0xf131b783}, {1, TD_U64, 4, 4, 0x85d85e1d},
-        {2, TD_U8, 0, UINT64_MAX, 0xff000000}, {2, TD_U64, 0, UINT64_MAX, 0xbc7219b9}, {2, TD_U8, 1, 0, 0x22c9b129},
-        {2, TD_U16, 1, 0, 0x5953d8cc}, {2, TD_U32, 1, 0, 0x71a90d1b}, {0, TD_U64, 1, 1, 0xcd4e5ecf},
-        {2, TD_U32, 2, 1, 0x3320869a}, {0, TD_U64, 2, 4, 0xf1a2cb16}, {2, TD_U8, 3, 2, 0x567711bc},
-        {2, TD_U32, 3, 2, 0x7e86c3e4}, {2, TD_U32, 4, 0, 0x8aa1e519},
+        {1, TD_U8, 0, UINT64_MAX, 0x62d277af},  {1, TD_U16, 0, UINT64_MAX, 0xff62d277},
+        {1, TD_U32, 0, UINT64_MAX, 0x5aa722eb}, {1, TD_U64, 0, UINT64_MAX, 0x3d2b6729},
+        {1, TD_U8, 1, 1, 0x2aee27c5},           {1, TD_U16, 1, 1, 0xd8393e13},
+        {1, TD_U32, 1, 1, 0xd6246873},          {1, TD_U64, 1, 3, 0x62ba41e4},
+        {1, TD_U8, 2, 4, 0x71048222},           {1, TD_U32, 2, 4, 0x85d85e1d},
+        {1, TD_U64, 2, 10, 0x90c03a7d},         {1, TD_U16, 3, 7, 0x98433745},
+        {1, TD_U32, 3, 7, 0xb53e0d79},          {1, TD_U32, 4, 1, 0xf131b783},
+        {1, TD_U64, 4, 4, 0x85d85e1d},          {2, TD_U8, 0, UINT64_MAX, 0xff000000},
+        {2, TD_U64, 0, UINT64_MAX, 0xbc7219b9}, {2, TD_U8, 1, 0, 0x22c9b129},
+        {2, TD_U16, 1, 0, 0x5953d8cc},          {2, TD_U32, 1, 0, 0x71a90d1b},
+        {0, TD_U64, 1, 1, 0xcd4e5ecf},          {2, TD_U32, 2, 1, 0x3320869a},
+        {0, TD_U64, 2, 4, 0xf1a2cb16},          {2, TD_U8, 3, 2, 0x567711bc},
+        {2, TD_U32, 3, 2, 0x7e86c3e4},          {2, TD_U32, 4, 0, 0x8aa1e519},
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         td_type_t t = want[i].type;
@@ -145,15 +149,19 @@ START_TEST(select_and_scatter) {
     const float init = 0.5f;
     seq(x, 20, 7, 11);
     seq(s, 6, 5, 13);
-    const td_hlo_comp_t *ge = scalar2(TD_HLO_COMPARE, TD_F32, TD_PRED, 0, TD_CMP_GE), *add = scalar2(TD_HLO_ADD, TD_F32, TD_F32, 0, 0);
+    const td_hlo_comp_t *ge = scalar2(TD_HLO_COMPARE, TD_F32, TD_PRED, 0, TD_CMP_GE),
+                        *add = scalar2(TD_HLO_ADD, TD_F32, TD_F32, 0, 0);
     td_hlo_instr_t *a = param(0, SHAPE(TD_F32, 4, 5));
-    td_hlo_instr_t *i = NODE(TD_HLO_SELECT_AND_SCATTER, a->shape, a, param(1, SHAPE(TD_F32, 2, 3)), param(2, SHAPE(TD_F32)));
-    td_window_dim_t w[2] = {{.size = 2, .stride = 2, .window_dilation = 1, .base_dilation = 1},
-                            {.size = 3, .stride = 2, .pad_low = 1, .pad_high = 1, .window_dilation = 1, .base_dilation = 1}};
+    td_hlo_instr_t *i =
+        NODE(TD_HLO_SELECT_AND_SCATTER, a->shape, a, param(1, SHAPE(TD_F32, 2, 3)), param(2, SHAPE(TD_F32)));
+    td_window_dim_t w[2] = {
+        {.size = 2, .stride = 2, .window_dilation = 1, .base_dilation = 1},
+        {.size = 3, .stride = 2, .pad_low = 1, .pad_high = 1, .window_dilation = 1, .base_dilation = 1}};
     i->window = (td_window_t){w, 2};
     CALL(i, ge, add);
     ck_assert_int_eq(RUN(i, y, x, s, &init), TD_OK);
-    EXPECT(y, 0.5f, 0.5f, 0.5f, 3.5f, 0.5f, 0.5f, -5.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 6.5f, -3.5f, 0.5f, 1.5f, 0.5f, 0.5f);
+    EXPECT(y, 0.5f, 0.5f, 0.5f, 3.5f, 0.5f, 0.5f, -5.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 6.5f, -3.5f, 0.5f,
+           1.5f, 0.5f, 0.5f);
     CALL(i, ge, scalar2(TD_HLO_ADD, TD_F64, TD_F64, 0, 0));
     ck_assert_int_ne(RUN(i, y, x, s, &init), TD_OK);
     CALL(i, add, add);
@@ -165,8 +173,10 @@ END_TEST
 START_TEST(window_padding) {
     const float x[3] = {1, 2, 4}, init = 10;
     float y[4];
-    const td_hlo_comp_t *add = scalar2(TD_HLO_ADD, TD_F32, TD_F32, 0, 0), *sub = scalar2(TD_HLO_SUBTRACT, TD_F32, TD_F32, 0, 0);
-    td_hlo_instr_t *i = NODE(TD_HLO_REDUCE_WINDOW, SHAPE(TD_F32, 4), param(0, SHAPE(TD_F32, 3)), param(1, SHAPE(TD_F32)));
+    const td_hlo_comp_t *add = scalar2(TD_HLO_ADD, TD_F32, TD_F32, 0, 0),
+                        *sub = scalar2(TD_HLO_SUBTRACT, TD_F32, TD_F32, 0, 0);
+    td_hlo_instr_t *i =
+        NODE(TD_HLO_REDUCE_WINDOW, SHAPE(TD_F32, 4), param(0, SHAPE(TD_F32, 3)), param(1, SHAPE(TD_F32)));
     td_window_dim_t w = {.size = 3, .stride = 1, .pad_low = 2, .pad_high = 1, .window_dilation = 1, .base_dilation = 1};
     i->window = (td_window_t){&w, 1};
     CALL(i, add);
@@ -178,4 +188,5 @@ START_TEST(window_padding) {
 }
 END_TEST
 
-SUITE("host_ops", random_bits, random_bits_state, hidden_state, distributions, bit_casts, select_and_scatter, window_padding)
+SUITE("host_ops", random_bits, random_bits_state, hidden_state, distributions, bit_casts, select_and_scatter,
+      window_padding)

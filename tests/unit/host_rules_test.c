@@ -8,7 +8,8 @@
 #include "runtime/host/types.h"
 
 /* One element-wise instruction over n elements, as a kernel. */
-static td_status_t each(td_opcode_t op, td_type_t from, td_type_t to, int64_t n, void *out, const void *a, const void *b) {
+static td_status_t each(td_opcode_t op, td_type_t from, td_type_t to, int64_t n, void *out, const void *a,
+                        const void *b) {
     comp_begin();
     td_hlo_instr_t *x = param(0, SHAPE(from, n)), *y = b ? param(1, SHAPE(from, n)) : NULL;
     td_hlo_instr_t *r = node(op, SHAPE(to, n), b ? 2 : 1, (td_hlo_instr_t *[]){x, y});
@@ -112,13 +113,18 @@ END_TEST
 
 /* jax.lax.reduce_precision of jaxlib 0.12.0.1 on CPU */
 START_TEST(reduced_precision) {
-    const float x[14] = {70000, 65519.9f, 65520, 6.2e-5f, 6.1035e-05f, 3e-5f, 1e-8f, -1e-8f, INFINITY, -70000, 1.00048828125f,
-                         1.00146484375f, 0x1.ffep-15f, 0x1.ffcp-15f};
-    static const struct { int e, m; float want[14]; } rows[3] = {
-        {5, 10, {INFINITY, 65504, INFINITY, 6.19888306e-05f, 6.10351562e-05f, 0, 0, -0.0f, INFINITY, -INFINITY, 1, 1.00195312f, 6.10351562e-05f, 0}},
-        {4, 3, {INFINITY, INFINITY, INFINITY, 0, 0, 0, 0, -0.0f, INFINITY, -INFINITY, 1, 1, 0, 0}},
-        {8, 0, {65536, 65536, 65536, 6.10351562e-05f, 6.10351562e-05f, 3.05175781e-05f, 7.4505806e-09f, -7.4505806e-09f, INFINITY, -65536, 1, 1,
-                6.10351562e-05f, 6.10351562e-05f}}};
+    const float x[14] = {70000,  65519.9f, 65520,  6.2e-5f,        6.1035e-05f,    3e-5f,        1e-8f,
+                         -1e-8f, INFINITY, -70000, 1.00048828125f, 1.00146484375f, 0x1.ffep-15f, 0x1.ffcp-15f};
+    static const struct { int e, m; float want[14];
+    } rows[3] = {{5,
+                  10,
+                  {INFINITY, 65504, INFINITY, 6.19888306e-05f, 6.10351562e-05f, 0, 0, -0.0f, INFINITY, -INFINITY, 1,
+                   1.00195312f, 6.10351562e-05f, 0}},
+                 {4, 3, {INFINITY, INFINITY, INFINITY, 0, 0, 0, 0, -0.0f, INFINITY, -INFINITY, 1, 1, 0, 0}},
+                 {8,
+                  0,
+                  {65536, 65536, 65536, 6.10351562e-05f, 6.10351562e-05f, 3.05175781e-05f, 7.4505806e-09f,
+                   -7.4505806e-09f, INFINITY, -65536, 1, 1, 6.10351562e-05f, 6.10351562e-05f}}};
     float y[14];
     for (int r = 0; r < 3; r++) {
         comp_begin();
@@ -126,7 +132,9 @@ START_TEST(reduced_precision) {
         i->exponent_bits = rows[r].e;
         i->mantissa_bits = rows[r].m;
         ck_assert_int_eq(COMP(i, y, x), TD_OK);
-        for (int k = 0; k < 14; k++) ck_assert_msg(!memcmp(&y[k], &rows[r].want[k], 4), "e%dm%d of %g: %g", rows[r].e, rows[r].m, (double)x[k], (double)y[k]);
+        for (int k = 0; k < 14; k++)
+            ck_assert_msg(!memcmp(&y[k], &rows[r].want[k], 4), "e%dm%d of %g: %g", rows[r].e, rows[r].m, (double)x[k],
+                          (double)y[k]);
     }
 }
 END_TEST
@@ -152,8 +160,10 @@ END_TEST
 /* Windows of two rows: what does not fit whole is not written at all, also below zero. */
 START_TEST(scatter_windows) {
     int32_t y[8];
-    const int32_t x[8] = {0, 1, 2, 3, 4, 5, 6, 7}, at[4] = {2, 3, -1, 0}, u[16] = {10, 11, 12, 13, 20, 21, 22, 23, 30, 31, 32, 33, 40, 41, 42, 43};
-    td_scatter_dims_t d = {.update_window_dims = INTS(1, 2), .scatter_dims_to_operand_dims = INTS(0), .index_vector_dim = 1};
+    const int32_t x[8] = {0, 1, 2, 3, 4, 5, 6, 7}, at[4] = {2, 3, -1, 0},
+                  u[16] = {10, 11, 12, 13, 20, 21, 22, 23, 30, 31, 32, 33, 40, 41, 42, 43};
+    td_scatter_dims_t d = {
+        .update_window_dims = INTS(1, 2), .scatter_dims_to_operand_dims = INTS(0), .index_vector_dim = 1};
     td_hlo_instr_t *p = param(0, SHAPE(TD_S32, 4, 2));
     td_hlo_instr_t *i = NODE(TD_HLO_SCATTER, p->shape, p, param(1, SHAPE(TD_S32, 4)), param(2, SHAPE(TD_S32, 4, 2, 2)));
     i->scatter = &d;
@@ -179,11 +189,13 @@ END_TEST
 /* Every value of each small float, and its nearest from f32: CRC-32 of what ml_dtypes 0.6 gives (NaN as 0).
  * Inputs: all upper halves of f32 with lower halves 0, 0x8000 and 0x8001, NaNs left out. */
 START_TEST(small_floats) {
-    static const struct { td_type_t type; uint32_t encoded, decoded; int nans; } rows[] = {
-        {TD_F8E5M2, 0x16039785, 0xd73df2ea, 6}, {TD_F8E4M3FN, 0x0a5be1ee, 0xbcca99f4, 2}, {TD_F8E4M3B11FNUZ, 0x945ea312, 0x8cf4e874, 1},
-        {TD_F8E5M2FNUZ, 0x1ccc1d71, 0x30b9970e, 1}, {TD_F8E4M3FNUZ, 0x82cd70de, 0xcba13cd8, 1}, {TD_F8E4M3, 0x6c90426f, 0x960fd46c, 14},
-        {TD_F8E3M4, 0x8ea2f446, 0xd61f5b0b, 30}, {TD_F4E2M1FN, 0x161d33fd, 0x866770b6, 0}, {TD_F8E8M0FNU, 0x7a9f7246, 0x7ad9c259, 1},
-        {TD_BF16, 0x6fc8c672, 0xb6ca4a2a, 254}, {TD_F16, 0xcbcc509c, 0xef9d25e2, 2046}};
+    static const struct { td_type_t type; uint32_t encoded, decoded; int nans;
+    } rows[] = {{TD_F8E5M2, 0x16039785, 0xd73df2ea, 6},        {TD_F8E4M3FN, 0x0a5be1ee, 0xbcca99f4, 2},
+                {TD_F8E4M3B11FNUZ, 0x945ea312, 0x8cf4e874, 1}, {TD_F8E5M2FNUZ, 0x1ccc1d71, 0x30b9970e, 1},
+                {TD_F8E4M3FNUZ, 0x82cd70de, 0xcba13cd8, 1},    {TD_F8E4M3, 0x6c90426f, 0x960fd46c, 14},
+                {TD_F8E3M4, 0x8ea2f446, 0xd61f5b0b, 30},       {TD_F4E2M1FN, 0x161d33fd, 0x866770b6, 0},
+                {TD_F8E8M0FNU, 0x7a9f7246, 0x7ad9c259, 1},     {TD_BF16, 0x6fc8c672, 0xb6ca4a2a, 254},
+                {TD_F16, 0xcbcc509c, 0xef9d25e2, 2046}};
     enum { N = 3 << 16 };
     static const uint16_t lower[3] = {0, 0x8000, 0x8001};
     float *x = malloc(N * sizeof *x);
@@ -197,7 +209,8 @@ START_TEST(small_floats) {
         td_type_t t = rows[r].type;
         size_t bits = td_type_bits(t), count = (size_t)1 << bits;
         td_convert_array(TD_F32, x, t, y, n);
-        ck_assert_msg(crc32(0, (const Bytef *)y, (uInt)(n * td_type_bytes(t))) == rows[r].encoded, "encoding %s", td_type_name(t));
+        ck_assert_msg(crc32(0, (const Bytef *)y, (uInt)(n * td_type_bytes(t))) == rows[r].encoded, "encoding %s",
+                      td_type_name(t));
         uint16_t *codes = malloc(count * 2);
         for (size_t i = 0; i < count; i++)
             if (bits == 16) codes[i] = (uint16_t)i;
@@ -207,7 +220,8 @@ START_TEST(small_floats) {
         td_convert_array(t, codes, TD_F32, back, count);
         for (size_t i = 0; i < count; i++)
             if (back[i] != back[i]) back[i] = 0, nans++;
-        ck_assert_msg(nans == rows[r].nans && crc32(0, (const Bytef *)back, (uInt)(count * 4)) == rows[r].decoded, "decoding %s: %d NaNs", td_type_name(t), nans);
+        ck_assert_msg(nans == rows[r].nans && crc32(0, (const Bytef *)back, (uInt)(count * 4)) == rows[r].decoded,
+                      "decoding %s: %d NaNs", td_type_name(t), nans);
         free(codes);
     }
     free(x);
@@ -228,5 +242,5 @@ START_TEST(arc_tangents) {
 }
 END_TEST
 
-SUITE("host_rules", shifts_by_the_width, narrow_integers, high_products, floats_to_integers_saturate, rounding_ties, reduced_precision,
-      negative_padding, scatter_windows, packed_order, small_floats, arc_tangents)
+SUITE("host_rules", shifts_by_the_width, narrow_integers, high_products, floats_to_integers_saturate, rounding_ties,
+      reduced_precision, negative_padding, scatter_windows, packed_order, small_floats, arc_tangents)
