@@ -85,6 +85,19 @@ system() {
   add $((ran > 0 ? ran : 0)) "$bad"
 }
 
+# counted WORD SCRIPT: runs it on the corpus; its last line is "WORD: N right, N wrong".
+counted() {
+  local word=$1 script=$2 good bad
+  "$ABS/venv/bin/python" "$script" "$ABS/thunkctl" "$THUNKD_CORPUS" >"$log" 2>&1
+  cat "$log"
+  if read -r good bad < <(sed -nE "s/^$word: ([0-9]+) right, ([0-9]+) wrong\$/\1 \2/p" "$log"); then
+    add "$good" "$bad"
+  else
+    echo "FAIL $script: no summary"
+    add 0 1
+  fi
+}
+
 units_ok() {
   local d f rc=0
   d=$(mktemp -d)
@@ -138,14 +151,9 @@ else
   fi
   if [ -n "${THUNKD_CORPUS:-}" ]; then
     say "artifacts of released compilers"
-    "$ABS/venv/bin/python" tools/check_corpus.py "$ABS/thunkctl" "$THUNKD_CORPUS" >"$log" 2>&1
-    cat "$log"
-    if read -r good bad < <(sed -nE 's/^corpus: ([0-9]+) right, ([0-9]+) wrong$/\1 \2/p' "$log"); then
-      add "$good" "$bad"
-    else
-      echo "FAIL tools/check_corpus.py: no summary"
-      add 0 1
-    fi
+    counted corpus tools/check_corpus.py
+    say "the same with delayed streams"
+    counted streams tools/check_streams.py
   else
     echo "skip artifacts of released compilers: THUNKD_CORPUS is not set"
   fi
