@@ -18,7 +18,8 @@ typedef struct td_matrix {
     int64_t rows, cols, ld, batch, batch_stride;
 } td_matrix_t;
 
-typedef enum td_epilogue { /* numbers of BlasLtEpilogueProto; gelu is the tanh form, aux = what goes into the activation */
+/* Numbers of BlasLtEpilogueProto; gelu is the tanh form, aux = what goes into the activation. */
+typedef enum td_epilogue {
     TD_EPI_NONE = 0, TD_EPI_RELU = 1, TD_EPI_BIAS = 2, TD_EPI_BIAS_RELU = 3, TD_EPI_GELU = 4, TD_EPI_SILU = 5,
     TD_EPI_SILU_AUX = 6, TD_EPI_GELU_AUX = 7, TD_EPI_BIAS_GELU = 8, TD_EPI_BIAS_SILU = 9, TD_EPI_BIAS_GELU_AUX = 10,
     TD_EPI_BIAS_SILU_AUX = 11
@@ -70,8 +71,8 @@ enum { TD_ATT_DESCALE_Q, TD_ATT_DESCALE_K, TD_ATT_DESCALE_V, TD_ATT_DESCALE_S, T
 /* O = softmax(scale * Q K^T + bias) V over the keys a query sees, or its gradients. Query head h uses key head
  * h / (heads / kv_heads). causal: query i sees keys up to i; window > 0: keys after i - window. Stats are the
  * logarithms of the softmax's sums. Tokens from the sequence's length on see nothing, are not seen, and give zeros.
- * Buffers are given by number; lengths s32 [batch], offsets s32 [batch + 1] (first element of a sequence in Q, dO, O, dQ
- * or in K, V, dK, dV), pages s32 [batch, pages]: token t of a sequence lies in block pages[t / block] of K or V, whose
+ * Buffers are given by number; lengths s32 [batch], offsets s32 [batch + 1] (first element of a sequence in Q, dO, O,
+ * dQ or in K, V, dK, dV), pages s32 [batch, pages]: token t of a sequence lies in block pages[t / block] of K or V, whose
  * dims then are (blocks, kv_heads, tokens of a block, depth). */
 typedef struct td_attention_desc {
     td_attention_array_t arrays[TD_ATT_ARRAYS];

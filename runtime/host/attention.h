@@ -40,7 +40,8 @@ void td_attention_store(const td_attention_run_t *a, int which, int64_t r, int64
 /* Tokens [0, kv_len) of a key-like array (K, V, dK, dV). */
 void td_attention_load_keys(const td_attention_run_t *a, int which, float *dst);
 void td_attention_store_keys(const td_attention_run_t *a, int which, const float *src);
-/* scale * Q K^T + bias for rows [r, r + n) and keys [j, j + m) into a->score, TD_ATT_KEYS apart. Unseen ones are undefined. */
+/* scale * Q K^T + bias for rows [r, r + n) and keys [j, j + m) into a->score, TD_ATT_KEYS apart,
+ * whether seen or not. */
 void td_attention_scores(const td_attention_run_t *a, int64_t r, int64_t n, int64_t j, int64_t m);
 float *td_attention_stat(const td_attention_run_t *a, int64_t r);
 /* x = the nearest values of the 8-bit type to factor * x, saturated; returns the largest |x| before that. */

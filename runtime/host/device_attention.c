@@ -49,8 +49,8 @@ static float *seen(const td_attention_run_t *a, int64_t r, int64_t i, int64_t j,
     return row + (s.from - j);
 }
 
-static void first_pass(const td_attention_run_t *a, int64_t r, int64_t n, td_attention_range_t keys, bool products, float *max,
-                       float *sum) {
+static void first_pass(const td_attention_run_t *a, int64_t r, int64_t n, td_attention_range_t keys, bool products,
+                       float *max, float *sum) {
     int64_t dv = a->p->d.v_depth;
     for (int64_t j = keys.from; j < keys.to; j += TD_ATT_KEYS) {
         int64_t m = keys.to - j < TD_ATT_KEYS ? keys.to - j : TD_ATT_KEYS;
@@ -66,7 +66,8 @@ static void first_pass(const td_attention_run_t *a, int64_t r, int64_t n, td_att
 }
 
 /* 8 bits: weights normalised, then rounded. */
-static void second_pass(td_attention_run_t *a, int64_t r, int64_t n, td_attention_range_t keys, const float *max, const float *sum) {
+static void second_pass(td_attention_run_t *a, int64_t r, int64_t n, td_attention_range_t keys, const float *max,
+                        const float *sum) {
     const float *f = a->f;
     for (int64_t j = keys.from; j < keys.to; j += TD_ATT_KEYS) {
         int64_t m = keys.to - j < TD_ATT_KEYS ? keys.to - j : TD_ATT_KEYS;
@@ -112,7 +113,8 @@ static void forward(td_attention_run_t *a) {
     int64_t rows = a->p->group * a->q_len;
     td_attention_load_keys(a, TD_ATT_K, a->k);
     td_attention_load_keys(a, TD_ATT_V, a->v);
-    for (int64_t r = 0; r < rows; r += TD_ATT_ROWS) forward_block(a, r, rows - r < TD_ATT_ROWS ? rows - r : TD_ATT_ROWS);
+    for (int64_t r = 0; r < rows; r += TD_ATT_ROWS)
+        forward_block(a, r, rows - r < TD_ATT_ROWS ? rows - r : TD_ATT_ROWS);
 }
 
 static const int32_t *ints(const td_attention_run_t *a, uint32_t buffer) { return buffer ? a->bufs[buffer - 1] : NULL; }
@@ -123,17 +125,20 @@ static int64_t length(const int32_t *lengths, int64_t seq, int64_t most) {
 }
 
 /* A packed sequence lies within its array. */
-static td_status_t packed(const td_attention_array_t *t, const char *what, int64_t seq, int64_t offset, int64_t len, td_err_t *err) {
+static td_status_t packed(const td_attention_array_t *t, const char *what, int64_t seq, int64_t offset, int64_t len,
+                          td_err_t *err) {
     int64_t count = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3], last = 1;
     for (int i = 1; i < 4; i++) last += ((i == 2 ? len : t->dims[i]) - 1) * t->strides[i];
     if (!t->buffer || !len || !count || (offset >= 0 && last <= count && offset <= count - last)) return TD_OK;
-    return td_fail(err, TD_MISMATCH, "attention: sequence %lld of %lld tokens at %s offset %lld does not fit into %lld elements",
+    return td_fail(err, TD_MISMATCH,
+                   "attention: sequence %lld of %lld tokens at %s offset %lld does not fit into %lld elements",
                    (long long)seq, (long long)len, what, (long long)offset, (long long)count);
 }
 
 static td_status_t check_sequence(const td_attention_run_t *a, td_err_t *err) {
     const td_attention_desc_t *d = &a->p->d;
-    static const int query[] = {TD_ATT_Q, TD_ATT_O, TD_ATT_DO, TD_ATT_DQ}, key[] = {TD_ATT_K, TD_ATT_V, TD_ATT_DK, TD_ATT_DV};
+    static const int query[] = {TD_ATT_Q, TD_ATT_O, TD_ATT_DO, TD_ATT_DQ},
+                     key[] = {TD_ATT_K, TD_ATT_V, TD_ATT_DK, TD_ATT_DV};
     td_status_t st = TD_OK;
     for (int i = 0; i < 4 && !st && d->q_offsets; i++) {
         st = packed(&d->arrays[query[i]], "query", a->seq, ints(a, d->q_offsets)[a->seq], a->q_len, err);
@@ -144,16 +149,18 @@ static td_status_t check_sequence(const td_attention_run_t *a, td_err_t *err) {
         const int32_t *pages = ints(a, i ? d->v_pages : d->k_pages) + a->seq * d->pages;
         for (int64_t p = 0; p * t->dims[2] < a->kv_len && !st; p++)
             if (pages[p] < 0 || pages[p] >= t->dims[0])
-                st = td_fail(err, TD_MISMATCH, "attention: page %lld of sequence %lld is block %d of %lld", (long long)p, (long long)a->seq,
-                             pages[p], (long long)t->dims[0]);
+                st = td_fail(err, TD_MISMATCH, "attention: page %lld of sequence %lld is block %d of %lld",
+                             (long long)p, (long long)a->seq, pages[p], (long long)t->dims[0]);
     }
     return st;
 }
 
 static void start(td_attention_run_t *a, char *s) {
     const td_attention_plan_t *p = a->p;
-    float **to[] = {&a->k, &a->v, &a->dk, &a->dv, &a->q, &a->dout, &a->out, &a->score, &a->dscore, &a->acc, &a->row, &a->dbias};
-    const uint64_t at[] = {p->k, p->v, p->dk, p->dv, p->q, p->dout, p->out, p->score, p->dscore, p->acc, p->row, p->dbias};
+    float **to[] = {&a->k,   &a->v,     &a->dk,     &a->dv,  &a->q,   &a->dout,
+                    &a->out, &a->score, &a->dscore, &a->acc, &a->row, &a->dbias};
+    const uint64_t at[] = {p->k,   p->v,     p->dk,     p->dv,  p->q,   p->dout,
+                           p->out, p->score, p->dscore, p->acc, p->row, p->dbias};
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) *to[i] = (float *)(void *)(s + at[i]);
     for (int i = 0; i < TD_ATT_SCALARS; i++) {
         a->f[i] = i >= TD_ATT_AMAX_S ? 0 : 1;
@@ -192,30 +199,36 @@ static td_status_t run(const td_kernel_t *k, void *const *bufs, void *scratch, t
 static bool reserve(td_attention_plan_t *p, uint64_t *at, int64_t rows, int64_t cols) {
     uint64_t n;
     *at = p->bytes;
-    return td_mul_u64((uint64_t)rows, (uint64_t)cols, &n) && n < 1ull << 50 && td_add_u64(p->bytes, (n * 4 + 127) & ~63ull, &p->bytes);
+    return td_mul_u64((uint64_t)rows, (uint64_t)cols, &n) && n < 1ull << 50 &&
+           td_add_u64(p->bytes, (n * 4 + 127) & ~63ull, &p->bytes);
 }
 
-td_status_t td_host_attention_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch,
-                                    td_err_t *err) {
+td_status_t td_host_attention_lower(td_device_t *dev, const void *desc, td_arena_t *arena, td_kernel_t **out,
+                                    uint64_t *out_scratch, td_err_t *err) {
     const td_attention_desc_t *d = desc;
     (void)dev;
     for (int i = 0; i < TD_ATT_ARRAYS; i++)
-        if (d->arrays[i].buffer && (!td_type_is_float(d->arrays[i].type) || (i == TD_ATT_STATS && d->arrays[i].type != TD_F32)))
+        if (d->arrays[i].buffer &&
+            (!td_type_is_float(d->arrays[i].type) || (i == TD_ATT_STATS && d->arrays[i].type != TD_F32)))
             return td_fail(err, TD_UNSUPPORTED, "attention with an array of %s", td_type_name(d->arrays[i].type));
-    if (d->kv_heads < 1 || d->heads % d->kv_heads || d->qk_depth < 1 || d->v_depth < 1 || d->qk_depth > INT32_MAX || d->v_depth > INT32_MAX)
-        return td_fail(err, TD_UNSUPPORTED, "attention: %lld query heads and %lld key heads of depths %lld and %lld", (long long)d->heads,
-                       (long long)d->kv_heads, (long long)d->qk_depth, (long long)d->v_depth);
+    if (d->kv_heads < 1 || d->heads % d->kv_heads || d->qk_depth < 1 || d->v_depth < 1 || d->qk_depth > INT32_MAX ||
+        d->v_depth > INT32_MAX)
+        return td_fail(err, TD_UNSUPPORTED, "attention: %lld query heads and %lld key heads of depths %lld and %lld",
+                       (long long)d->heads, (long long)d->kv_heads, (long long)d->qk_depth, (long long)d->v_depth);
     td_kernel_t *k = TD_NEW(arena, td_kernel_t);
     td_attention_plan_t *p = TD_NEW(arena, td_attention_plan_t);
     if (!k || !p) return td_arena_fail(arena, err);
     p->d = *d;
     p->group = d->heads / d->kv_heads;
-    int64_t n = d->backward ? TD_ATT_ROWS : 0, m = d->backward ? d->kv_tokens : 0, wide = d->qk_depth > d->v_depth ? d->qk_depth : d->v_depth;
+    int64_t n = d->backward ? TD_ATT_ROWS : 0, m = d->backward ? d->kv_tokens : 0,
+            wide = d->qk_depth > d->v_depth ? d->qk_depth : d->v_depth;
     const int64_t *b = d->arrays[TD_ATT_DBIAS].dims;
     if (!reserve(p, &p->k, d->kv_tokens, d->qk_depth) || !reserve(p, &p->v, d->kv_tokens, d->v_depth) ||
-        !reserve(p, &p->dk, m, d->qk_depth) || !reserve(p, &p->dv, m, d->v_depth) || !reserve(p, &p->q, TD_ATT_ROWS, d->qk_depth) ||
-        !reserve(p, &p->dout, n, d->v_depth) || !reserve(p, &p->out, n, d->v_depth) || !reserve(p, &p->score, TD_ATT_ROWS, TD_ATT_KEYS) ||
-        !reserve(p, &p->dscore, n, TD_ATT_KEYS) || !reserve(p, &p->acc, TD_ATT_ROWS, wide) || !reserve(p, &p->row, 1, TD_ATT_KEYS) ||
+        !reserve(p, &p->dk, m, d->qk_depth) || !reserve(p, &p->dv, m, d->v_depth) ||
+        !reserve(p, &p->q, TD_ATT_ROWS, d->qk_depth) || !reserve(p, &p->dout, n, d->v_depth) ||
+        !reserve(p, &p->out, n, d->v_depth) || !reserve(p, &p->score, TD_ATT_ROWS, TD_ATT_KEYS) ||
+        !reserve(p, &p->dscore, n, TD_ATT_KEYS) || !reserve(p, &p->acc, TD_ATT_ROWS, wide) ||
+        !reserve(p, &p->row, 1, TD_ATT_KEYS) ||
         (d->arrays[TD_ATT_DBIAS].buffer && !reserve(p, &p->dbias, b[0] * b[1], b[2] * b[3])))
         return td_fail(err, TD_LIMIT, "attention over %lld keys is too large", (long long)d->kv_tokens);
     k->library = p, k->run = run;

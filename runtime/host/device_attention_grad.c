@@ -10,10 +10,10 @@
 #include "runtime/host/attention.h"
 
 /* c (+)= alpha * op(a) b, row-major, dense except for a and c's row lengths. */
-static void product(bool transposed, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b, float beta,
-                    float *c) {
-    cblas_sgemm(CblasRowMajor, transposed ? CblasTrans : CblasNoTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, alpha, a,
-                (blasint)lda, b, (blasint)n, beta, c, (blasint)n);
+static void product(bool transposed, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                    const float *b, float beta, float *c) {
+    cblas_sgemm(CblasRowMajor, transposed ? CblasTrans : CblasNoTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k,
+                alpha, a, (blasint)lda, b, (blasint)n, beta, c, (blasint)n);
 }
 
 static void add_dbias(const td_attention_run_t *a, int64_t r, int64_t j, const float *g, td_attention_range_t s) {
@@ -29,7 +29,8 @@ static void add_dbias(const td_attention_run_t *a, int64_t r, int64_t j, const f
 static void row_gradient(td_attention_run_t *a, int64_t r, int64_t i, int64_t j, int64_t m, float sum) {
     const td_attention_desc_t *d = &a->p->d;
     td_attention_range_t s = td_attention_sees(a, r + i);
-    float *p = a->score + i * TD_ATT_KEYS, *g = a->dscore + i * TD_ATT_KEYS, stat = *td_attention_stat(a, r + i), scale = (float)d->scale;
+    float *p = a->score + i * TD_ATT_KEYS, *g = a->dscore + i * TD_ATT_KEYS, stat = *td_attention_stat(a, r + i),
+          scale = (float)d->scale;
     if (s.from < j) s.from = j;
     if (s.to > j + m) s.to = j + m;
     if (s.to <= s.from || stat == -INFINITY) s.from = s.to = j;
@@ -73,12 +74,16 @@ static void block(td_attention_run_t *a, int64_t r, int64_t n) {
     for (int64_t j = keys.from; j < keys.to; j += TD_ATT_KEYS) {
         int64_t m = keys.to - j < TD_ATT_KEYS ? keys.to - j : TD_ATT_KEYS;
         td_attention_scores(a, r, n, j, m);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)n, (blasint)m, (blasint)dv, f[TD_ATT_DESCALE_DO] * f[TD_ATT_DESCALE_V],
-                    a->dout, (blasint)dv, a->v + j * dv, (blasint)dv, 0, a->dscore, TD_ATT_KEYS);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)n, (blasint)m, (blasint)dv,
+                    f[TD_ATT_DESCALE_DO] * f[TD_ATT_DESCALE_V], a->dout, (blasint)dv, a->v + j * dv, (blasint)dv, 0,
+                    a->dscore, TD_ATT_KEYS);
         for (int64_t i = 0; i < n; i++) row_gradient(a, r, i, j, m, sum[i]);
-        product(true, m, dv, n, f[TD_ATT_DESCALE_S] * f[TD_ATT_DESCALE_DO], a->score, TD_ATT_KEYS, a->dout, 1, a->dv + j * dv);
-        product(false, n, dq, m, f[TD_ATT_DESCALE_DP] * f[TD_ATT_DESCALE_K], a->dscore, TD_ATT_KEYS, a->k + j * dq, 1, a->acc);
-        product(true, m, dq, n, f[TD_ATT_DESCALE_DP] * f[TD_ATT_DESCALE_Q], a->dscore, TD_ATT_KEYS, a->q, 1, a->dk + j * dq);
+        product(true, m, dv, n, f[TD_ATT_DESCALE_S] * f[TD_ATT_DESCALE_DO], a->score, TD_ATT_KEYS, a->dout, 1,
+                a->dv + j * dv);
+        product(false, n, dq, m, f[TD_ATT_DESCALE_DP] * f[TD_ATT_DESCALE_K], a->dscore, TD_ATT_KEYS, a->k + j * dq, 1,
+                a->acc);
+        product(true, m, dq, n, f[TD_ATT_DESCALE_DP] * f[TD_ATT_DESCALE_Q], a->dscore, TD_ATT_KEYS, a->q, 1,
+                a->dk + j * dq);
     }
     finish(a, TD_ATT_DQ, TD_ATT_SCALE_DQ, TD_ATT_AMAX_DQ, a->acc, n * dq);
     td_attention_store(a, TD_ATT_DQ, r, n, a->acc);
@@ -106,6 +111,7 @@ void td_attention_store_dbias(const td_attention_run_t *a) {
             for (int64_t i = 0; i < t->dims[2]; i++)
                 for (int64_t c = 0; c < t->dims[3]; c++, from++) {
                     int64_t at = b * t->strides[0] + h * t->strides[1] + i * t->strides[2] + c * t->strides[3];
-                    td_convert_array(TD_F32, from, t->type, (char *)a->bufs[t->buffer - 1] + at * (int64_t)td_type_bytes(t->type), 1);
+                    td_convert_array(TD_F32, from, t->type,
+                                     (char *)a->bufs[t->buffer - 1] + at * (int64_t)td_type_bytes(t->type), 1);
                 }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products, what planning and running share. D's memory is read as `lines` lines of `len` elements, so a
- * column-major D is the product of the transposes: D = X Y with X lines x k and Y k x len. Thread: that of the launch. */
+ * column-major D is the product of the transposes: D = X Y with X lines x k and Y k x len.
+ * Thread: that of the launch. */
 #ifndef TD_RUNTIME_HOST_GEMM_H
 #define TD_RUNTIME_HOST_GEMM_H
 
@@ -36,8 +37,11 @@ void td_gemm_pack(const td_gemm_t *g, const td_gemm_side_t *s, void *const *bufs
 /* C's line i in the working type. */
 void td_gemm_load_c(const td_gemm_t *g, void *const *bufs, int64_t batch, int64_t i, void *dst);
 /* Bias, auxiliary output, activation, amax, scale and storing of line i, whose results lie in r. */
-void td_gemm_finish(const td_gemm_t *g, void *const *bufs, int64_t batch, int64_t i, void *r, void *tmp, float d_scale, float *amax);
+void td_gemm_finish(const td_gemm_t *g, void *const *bufs, int64_t batch, int64_t i, void *r, void *tmp, float d_scale,
+                    float *amax);
 /* The element of an array like D where line i of a batch entry starts. */
-static inline int64_t td_gemm_line(const td_matrix_t *m, int64_t batch, int64_t i) { return batch * m->batch_stride + i * m->ld; }
+static inline int64_t td_gemm_line(const td_matrix_t *m, int64_t batch, int64_t i) {
+    return batch * m->batch_stride + i * m->ld;
+}
 
 #endif

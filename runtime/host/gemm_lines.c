@@ -19,7 +19,8 @@ static void load(td_type_t type, const void *src, int64_t at, td_type_t to, void
     for (int64_t i = 0; i < n; i += CHUNK) {
         uint8_t one[CHUNK];
         int64_t m = n - i < CHUNK ? n - i : CHUNK;
-        for (int64_t j = 0; j < m; j++) one[j] = (uint8_t)(((const uint8_t *)src)[(at + i + j) / 2] >> ((at + i + j) % 2 * 4) & 15);
+        for (int64_t j = 0; j < m; j++)
+            one[j] = (uint8_t)(((const uint8_t *)src)[(at + i + j) / 2] >> ((at + i + j) % 2 * 4) & 15);
         td_convert_array(type, one, to, (char *)dst + (size_t)i * wide, (size_t)m);
     }
 }
@@ -32,8 +33,10 @@ static void negate_imaginary(td_type_t type, void *p, int64_t n) {
 }
 
 /* Block scales of one line (see td_gemm_desc_t for their order). */
-static void scale_line(const td_gemm_t *g, const td_gemm_side_t *s, const void *scales, int64_t batch, int64_t r, float *line) {
-    int64_t block = g->d.scale_block, blocks = (s->minor + block - 1) / block, across = (blocks + 3) / 4, down = (s->major + 127) / 128;
+static void scale_line(const td_gemm_t *g, const td_gemm_side_t *s, const void *scales, int64_t batch, int64_t r,
+                       float *line) {
+    int64_t block = g->d.scale_block, blocks = (s->minor + block - 1) / block, across = (blocks + 3) / 4,
+            down = (s->major + 127) / 128;
     for (int64_t b = 0; b < blocks; b++) {
         int64_t at = ((batch * down + r / 128) * across + b / 4) * 512 + r % 32 * 16 + r % 128 / 32 * 4 + b % 4;
         int64_t end = (b + 1) * block < s->minor ? (b + 1) * block : s->minor;
@@ -49,7 +52,8 @@ void td_gemm_pack(const td_gemm_t *g, const td_gemm_side_t *s, void *const *bufs
         char *line = (char *)dst + (size_t)(i * s->minor) * wide;
         load(s->m->type, bufs[s->buffer], batch * s->m->batch_stride + i * s->ld, g->pack, line, s->minor);
         if (s->conjugate) negate_imaginary(g->pack, line, s->minor);
-        if (g->d.scale_block) scale_line(g, s, bufs[s->buffer ? g->b_scale : g->a_scale], batch, i, (float *)(void *)line);
+        if (g->d.scale_block)
+            scale_line(g, s, bufs[s->buffer ? g->b_scale : g->a_scale], batch, i, (float *)(void *)line);
     }
 }
 
@@ -60,7 +64,8 @@ void td_gemm_load_c(const td_gemm_t *g, void *const *bufs, int64_t batch, int64_
         return;
     }
     for (int64_t j = 0; j < g->len; j++)
-        load(c->type, bufs[2], batch * c->batch_stride + j * c->ld + i, g->work, (char *)dst + (size_t)j * td_type_bytes(g->work), 1);
+        load(c->type, bufs[2], batch * c->batch_stride + j * c->ld + i, g->work,
+             (char *)dst + (size_t)j * td_type_bytes(g->work), 1);
 }
 
 typedef enum activation { NONE, RELU, GELU, SILU } activation_t;
@@ -114,7 +119,8 @@ static void scale_and_saturate(const td_gemm_t *g, float *x, float scale, float 
     *amax = top;
 }
 
-void td_gemm_finish(const td_gemm_t *g, void *const *bufs, int64_t batch, int64_t i, void *r, void *tmp, float d_scale, float *amax) {
+void td_gemm_finish(const td_gemm_t *g, void *const *bufs, int64_t batch, int64_t i, void *r, void *tmp, float d_scale,
+                    float *amax) {
     const td_matrix_t *d = &g->d.d;
     int64_t at = td_gemm_line(d, batch, i) * (int64_t)td_type_bytes(d->type);
     activation_t a = activation(g->d.epilogue);

@@ -28,7 +28,8 @@ static td_status_t leaf(td_parse_t *c, const td_shape_t *s, td_thunk_t *t, uint3
         return TD_OK;
     }
     if (!td_type_is_array(s->type)) return TD_OK;
-    if (*at >= t->n_args) return td_fail(c->err, TD_MISMATCH, "%u arguments, instruction '%s' has more", t->n_args, t->instr->name);
+    if (*at >= t->n_args)
+        return td_fail(c->err, TD_MISMATCH, "%u arguments, instruction '%s' has more", t->n_args, t->instr->name);
     td_kernel_arg_t *a = &t->args[(*at)++];
     if (a->size < s->bytes)
         return td_fail(c->err, TD_MISMATCH, "args[%u]: slice has %llu bytes, the instruction's array %llu", *at - 1,
@@ -43,7 +44,9 @@ static td_status_t leaves(td_parse_t *c, td_thunk_t *t) {
     for (uint32_t i = 0; i < t->instr->n_operands; i++)
         if ((st = leaf(c, t->instr->operands[i]->shape, t, &at))) return st;
     if ((st = leaf(c, t->instr->shape, t, &at))) return st;
-    return at == t->n_args ? TD_OK : td_fail(c->err, TD_MISMATCH, "%u arguments, instruction '%s' has %u", t->n_args, t->instr->name, at);
+    return at == t->n_args
+               ? TD_OK
+               : td_fail(c->err, TD_MISMATCH, "%u arguments, instruction '%s' has %u", t->n_args, t->instr->name, at);
 }
 
 /* A fusion that also returns its workspace (a custom call without operands, last in the root tuple), without it. */
@@ -52,7 +55,9 @@ static td_status_t drop_workspace(td_parse_t *c, td_thunk_t *t) {
     const td_hlo_instr_t *root = body->root;
     if (root->opcode != TD_HLO_TUPLE || root->n_operands < 2) return TD_OK;
     const td_hlo_instr_t *last = root->operands[root->n_operands - 1];
-    if (last->opcode != TD_HLO_CUSTOM_CALL || last->n_operands || !td_type_is_array(last->shape->type) || t->instr->shape->rank != root->n_operands) return TD_OK;
+    if (last->opcode != TD_HLO_CUSTOM_CALL || last->n_operands || !td_type_is_array(last->shape->type) ||
+        t->instr->shape->rank != root->n_operands)
+        return TD_OK;
     uint32_t n = root->n_operands - 1;
     td_hlo_instr_t *fusion = TD_NEW(c->arena, td_hlo_instr_t), *tuple = TD_NEW(c->arena, td_hlo_instr_t);
     td_hlo_comp_t *comp = TD_NEW(c->arena, td_hlo_comp_t);
@@ -97,7 +102,8 @@ static td_status_t custom_call(td_parse_t *c, td_thunk_t *t) {
         x->op = TD_OP_GEMM;
         st = block_scaled(c, t, &x->desc.gemm);
     } else {
-        return td_fail(c->err, TD_UNSUPPORTED, "'%s': cuDNN custom call %.60s is not supported", t->instr->name, target);
+        return td_fail(c->err, TD_UNSUPPORTED, "'%s': cuDNN custom call %.60s is not supported", t->instr->name,
+                       target);
     }
     t->extra = x;
     t->extra_bytes = sizeof *x;
@@ -108,13 +114,16 @@ td_status_t td_cudnn_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t 
     const Xla__Gpu__CudnnThunkProto *p = msg->cudnn_thunk;
     td_status_t st;
     t->instr = td_hlo_find(c->m->hlo, t->annotation, strlen(t->annotation));
-    if (!t->instr) return td_fail(c->err, TD_UNSUPPORTED, "cuDNN graph of '%s': no such instruction, and compiled graphs are not read", t->annotation);
+    if (!t->instr)
+        return td_fail(c->err, TD_UNSUPPORTED,
+                       "cuDNN graph of '%s': no such instruction, and compiled graphs are not read", t->annotation);
     if (p->n_args > TD_LIMIT_KERNEL_ARGS) return td_fail(c->err, TD_LIMIT, "%zu arguments", p->n_args);
     if ((st = td_thunk_args(c, t, (uint32_t)p->n_args))) return st;
     uint32_t n_in = 0;
     for (uint32_t i = 0; i < t->instr->n_operands; i++) n_in += td_shape_leaf_count(t->instr->operands[i]->shape);
     for (uint32_t i = 0; i < t->n_args; i++)
-        if ((st = td_thunk_shaped(c, "args", p->args[i], i >= n_in, &t->args[i]))) return td_prefix(c->err, st, "args[%u]", i);
+        if ((st = td_thunk_shaped(c, "args", p->args[i], i >= n_in, &t->args[i])))
+            return td_prefix(c->err, st, "args[%u]", i);
     if ((st = leaves(c, t))) return st;
     t->kernel_name = t->annotation;
     if (t->instr->opcode == TD_HLO_CUSTOM_CALL) return custom_call(c, t);
@@ -123,8 +132,8 @@ td_status_t td_cudnn_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t 
     return drop_workspace(c, t);
 }
 
-td_status_t td_cudnn_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t, td_arena_t *arena,
-                           uint64_t *out_scratch, td_err_t *err) {
+td_status_t td_cudnn_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
+                           td_arena_t *arena, uint64_t *out_scratch, td_err_t *err) {
     const cudnn_t *x = from->extra;
     if (!from->extra_bytes) return td_kernel_thunk_lower(dev, hlo, from, t, arena, out_scratch, err);
     return dev->ops->library_lower(dev, x->op, &x->desc, arena, &t->kernel, out_scratch, err);

@@ -14,10 +14,14 @@ td_status_t td_gemm_legacy_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_th
     d->c = d->d; /* whatever c_layout says: there is one buffer */
     if (!td_type_is_complex(d->d.type)) d->alpha_imag = 0;
     td_kernel_arg_t *a = t->args;
-    if ((st = td_thunk_slice(c, "lhs", p->lhs_buffer, NULL, false, a)) || (st = td_thunk_slice(c, "rhs", p->rhs_buffer, NULL, false, a + 1)) ||
-        (st = td_thunk_slice(c, "output", p->output_buffer, NULL, true, a + 3))) return st;
+    if ((st = td_thunk_slice(c, "lhs", p->lhs_buffer, NULL, false, a)) ||
+        (st = td_thunk_slice(c, "rhs", p->rhs_buffer, NULL, false, a + 1)) ||
+        (st = td_thunk_slice(c, "output", p->output_buffer, NULL, true, a + 3)))
+        return st;
     a[2] = a[3];
-    if ((st = td_gemm_fits(c, "lhs", &d->a, a)) || (st = td_gemm_fits(c, "rhs", &d->b, a + 1)) || (st = td_gemm_fits(c, "output", &d->d, a + 3))) return st;
+    if ((st = td_gemm_fits(c, "lhs", &d->a, a)) || (st = td_gemm_fits(c, "rhs", &d->b, a + 1)) ||
+        (st = td_gemm_fits(c, "output", &d->d, a + 3)))
+        return st;
     t->extra = d;
     t->extra_bytes = sizeof *d;
     return TD_OK;

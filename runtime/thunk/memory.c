@@ -15,15 +15,24 @@ static td_status_t copy(td_parse_t *c, const Xla__Gpu__CopyThunkProto *p, td_thu
     if ((st = td_thunk_shaped(c, "source", p->source_buffer, false, &t->args[0]))) return st;
     if ((st = td_thunk_shaped(c, "destination", p->destination_buffer, true, &t->args[1]))) return st;
     if (p->mem_size < 0 || (uint64_t)p->mem_size > t->args[0].size || (uint64_t)p->mem_size > t->args[1].size)
-        return td_fail(c->err, TD_MISMATCH, "mem_size %lld, source %llu bytes, destination %llu", (long long)p->mem_size,
-                       (unsigned long long)t->args[0].size, (unsigned long long)t->args[1].size);
+        return td_fail(c->err, TD_MISMATCH, "mem_size %lld, source %llu bytes, destination %llu",
+                       (long long)p->mem_size, (unsigned long long)t->args[0].size,
+                       (unsigned long long)t->args[1].size);
     t->bytes = (uint64_t)p->mem_size;
     return TD_OK;
 }
-td_status_t td_copy_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) { return copy(c, msg->device_to_device_copy_thunk->copy_thunk, t); }
-td_status_t td_copy_to_host_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) { return copy(c, msg->device_to_host_copy_thunk->copy_thunk, t); }
-td_status_t td_copy_to_device_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) { return copy(c, msg->host_to_device_copy_thunk->copy_thunk, t); }
-td_status_t td_copy_base_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) { return copy(c, msg->copy_thunk, t); }
+td_status_t td_copy_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
+    return copy(c, msg->device_to_device_copy_thunk->copy_thunk, t);
+}
+td_status_t td_copy_to_host_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
+    return copy(c, msg->device_to_host_copy_thunk->copy_thunk, t);
+}
+td_status_t td_copy_to_device_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
+    return copy(c, msg->host_to_device_copy_thunk->copy_thunk, t);
+}
+td_status_t td_copy_base_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
+    return copy(c, msg->copy_thunk, t);
+}
 /* A release had copies on other streams end in this thunk; here they run where they stand. */
 td_status_t td_copy_done_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
     (void)msg;
@@ -71,27 +80,36 @@ td_status_t td_memset32_enqueue(td_run_t *r, const td_thunk_t *t) { return fill(
 static td_status_t id(td_parse_t *c, const Xla__BufferAssignment__BufferAllocationSliceProto *s, td_thunk_t *t) {
     td_status_t st = td_thunk_args(c, t, 1);
     if (st || (st = td_thunk_slice(c, "destination", s, NULL, true, &t->args[0]))) return st;
-    if (t->args[0].size < 4) return td_fail(c->err, TD_MISMATCH, "destination has %llu bytes instead of 4", (unsigned long long)t->args[0].size);
+    if (t->args[0].size < 4)
+        return td_fail(c->err, TD_MISMATCH, "destination has %llu bytes instead of 4",
+                       (unsigned long long)t->args[0].size);
     return TD_OK;
 }
 /* One device: both ids are 0. */
-td_status_t td_replica_id_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) { return id(c, msg->replica_id_thunk->dest_buffer, t); }
+td_status_t td_replica_id_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
+    return id(c, msg->replica_id_thunk->dest_buffer, t);
+}
 td_status_t td_replica_id_enqueue(td_run_t *r, const td_thunk_t *t) { return fill(r, t, 0, 4); }
-td_status_t td_partition_id_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) { return id(c, msg->partition_id_thunk->dest_buffer, t); }
+td_status_t td_partition_id_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
+    return id(c, msg->partition_id_thunk->dest_buffer, t);
+}
 td_status_t td_partition_id_enqueue(td_run_t *r, const td_thunk_t *t) { return fill(r, t, 0, 4); }
 
 td_status_t td_rng_seed_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
     td_status_t st = td_thunk_args(c, t, 1);
-    if (st || (st = td_thunk_slice(c, "destination", msg->rng_seed_thunk->dest_buffer, NULL, true, &t->args[0]))) return st;
+    if (st || (st = td_thunk_slice(c, "destination", msg->rng_seed_thunk->dest_buffer, NULL, true, &t->args[0])))
+        return st;
     if (t->args[0].size < 8 || t->args[0].offset % 4)
-        return td_fail(c->err, TD_MISMATCH, "destination at %llu has %llu bytes instead of 8", (unsigned long long)t->args[0].offset, (unsigned long long)t->args[0].size);
+        return td_fail(c->err, TD_MISMATCH, "destination at %llu has %llu bytes instead of 8",
+                       (unsigned long long)t->args[0].offset, (unsigned long long)t->args[0].size);
     return TD_OK;
 }
 /* No seed is given with a request, which XLA answers with a random one, not 0, for each execution. */
 td_status_t td_rng_seed_enqueue(td_run_t *r, const td_thunk_t *t) {
     uint32_t seed[2] = {0, 0};
     char *at = td_thunk_addr(r, &t->args[0]);
-    if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed) return td_fail(r->err, TD_IO, "no random numbers for a seed");
+    if (getrandom(seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        return td_fail(r->err, TD_IO, "no random numbers for a seed");
     if (!seed[0] && !seed[1]) seed[0] = 1;
     td_status_t st = r->dev->ops->memset32(r->stream, at, seed[0], 4, r->err);
     return st ? st : r->dev->ops->memset32(r->stream, at + 4, seed[1], 4, r->err);

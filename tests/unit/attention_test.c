@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of the host device, and its reading from instructions. Expected values: numpy in f64 (einsum, exp, sums as in
- * the definition) on x[i] = ((37 i + 11 seed) mod 23 - 11) / 8 with seeds q 1, k 2, v 3, bias 4, dO 5; two sequences, two
- * query heads, one key head, three queries, five keys, depth 2, scale 0.5. The gradients were compared with differences. */
+/* Attention of the host device, and its reading from instructions. Expected values: numpy in f64 (einsum, exp, sums
+ * as in the definition) on x[i] = ((37 i + 11 seed) mod 23 - 11) / 8 with seeds q 1, k 2, v 3, bias 4, dO 5; two
+ * sequences, two query heads, one key head, three queries, five keys, depth 2, scale 0.5. The gradients were
+ * compared with differences. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -85,7 +86,8 @@ static void fill(float *x, int n, int seed) {
     for (int i = 0; i < n; i++) x[i] = (float)((i * 37 + seed * 11) % 23 - 11) / 8;
 }
 static void inputs(void) {
-    fill(q, B * N * T * H, 1), fill(k, B * NK * S * H, 2), fill(v, B * NK * S * H, 3), fill(bias, N * T * S, 4), fill(dout, B * N * T * H, 5);
+    fill(q, B * N * T * H, 1), fill(k, B * NK * S * H, 2), fill(v, B * NK * S * H, 3), fill(bias, N * T * S, 4),
+        fill(dout, B * N * T * H, 5);
 }
 
 /* Buffers of a launch: what `array` is told. */
@@ -101,7 +103,14 @@ static td_attention_array_t array(void *p, td_type_t t, int64_t b, int64_t n, in
 static td_attention_desc_t desc(void) {
     inputs();
     n_bufs = 0;
-    td_attention_desc_t d = {.batch = B, .heads = N, .kv_heads = NK, .q_tokens = T, .kv_tokens = S, .qk_depth = H, .v_depth = H, .scale = 0.5};
+    td_attention_desc_t d = {.batch = B,
+                             .heads = N,
+                             .kv_heads = NK,
+                             .q_tokens = T,
+                             .kv_tokens = S,
+                             .qk_depth = H,
+                             .v_depth = H,
+                             .scale = 0.5};
     d.arrays[TD_ATT_Q] = array(q, TD_F32, B, N, T, H);
     d.arrays[TD_ATT_K] = array(k, TD_F32, B, NK, S, H);
     d.arrays[TD_ATT_V] = array(v, TD_F32, B, NK, S, H);
@@ -129,7 +138,8 @@ static void run(const td_attention_desc_t *d) {
 }
 static void near(const char *what, const float *got, const float *want, size_t n, double tolerance) {
     for (size_t i = 0; i < n; i++)
-        ck_assert_msg(fabs((double)got[i] - (double)want[i]) <= tolerance, "%s[%zu]: %g, not %g", what, i, (double)got[i], (double)want[i]);
+        ck_assert_msg(fabs((double)got[i] - (double)want[i]) <= tolerance, "%s[%zu]: %g, not %g", what, i,
+                      (double)got[i], (double)want[i]);
 }
 #define NEAR(got, want) near(#want, got, want, sizeof(want) / sizeof *(want), 1e-5)
 
@@ -180,7 +190,8 @@ START_TEST(layouts_and_types) {
         int b = i / (N * T * H), n = i / (T * H) % N, t = i / H % T, h = i % H;
         float got, want = o_plain[i];
         td_small_load(TD_BF16, &o[((b * T + t) * N + n) * H + h], &got, 1);
-        ck_assert_msg(fabsf(got - want) <= 0.004f * fabsf(want) + 1e-6f, "%d: %g, not %g", i, (double)got, (double)want);
+        ck_assert_msg(fabsf(got - want) <= 0.004f * fabsf(want) + 1e-6f, "%d: %g, not %g", i, (double)got,
+                      (double)want);
     }
 }
 END_TEST
@@ -229,8 +240,16 @@ START_TEST(long_sequences) {
     enum { L = 700, G = 3 };
     static float lq[G * L], lk[L], lv[L], lo[G * L];
     n_bufs = 0;
-    td_attention_desc_t d = {.batch = 1, .heads = G, .kv_heads = 1, .q_tokens = L, .kv_tokens = L, .qk_depth = 1, .v_depth = 1, .scale = 1,
-                             .causal = true, .window = 300};
+    td_attention_desc_t d = {.batch = 1,
+                             .heads = G,
+                             .kv_heads = 1,
+                             .q_tokens = L,
+                             .kv_tokens = L,
+                             .qk_depth = 1,
+                             .v_depth = 1,
+                             .scale = 1,
+                             .causal = true,
+                             .window = 300};
     for (int i = 0; i < L; i++) lk[i] = 0.01f * (float)(i % 90), lv[i] = (float)(i % 7);
     for (int i = 0; i < G * L; i++) lq[i] = 1 + (float)(i / L);
     d.arrays[TD_ATT_Q] = array(lq, TD_F32, 1, G, L, 1);
@@ -245,7 +264,8 @@ START_TEST(long_sequences) {
                 double w = exp((1 + g) * 0.01 * (j % 90));
                 sum += w, weighted += w * (j % 7);
             }
-            ck_assert_msg(fabs((double)lo[g * L + i] - weighted / sum) < 1e-5, "%d %d: %g, not %g", g, i, (double)lo[g * L + i], weighted / sum);
+            ck_assert_msg(fabs((double)lo[g * L + i] - weighted / sum) < 1e-5, "%d %d: %g, not %g", g, i,
+                          (double)lo[g * L + i], weighted / sum);
         }
 }
 END_TEST
@@ -326,33 +346,47 @@ static const td_shape_t *shape(td_type_t t, size_t rank, const int64_t *dims) {
     return s;
 }
 #define SHAPE(t, ...) shape(t, sizeof((int64_t[]){__VA_ARGS__}) / 8, (int64_t[]){__VA_ARGS__})
-#define DOTS "\"bmm1_dot_dimension_numbers\":{\"lhs_contracting_dimensions\":[\"3\"],\"rhs_contracting_dimensions\":[\"3\"]," \
-             "\"lhs_batch_dimensions\":[\"0\",\"2\"],\"rhs_batch_dimensions\":[\"0\",\"2\"]}," \
-             "\"bmm2_dot_dimension_numbers\":{\"lhs_contracting_dimensions\":[\"3\"],\"rhs_contracting_dimensions\":[\"1\"]," \
-             "\"lhs_batch_dimensions\":[\"0\",\"1\"],\"rhs_batch_dimensions\":[\"0\",\"2\"]}"
-static td_status_t describe(const char *target, const char *config, uint32_t n, const td_shape_t *const *operands, const td_shape_t *output,
-                            td_attention_desc_t *d, td_err_t *err) {
+#define DIMS_OF(lc, rc, lb, rb)                                                                                    \
+    "{\"lhs_contracting_dimensions\":[\"" lc "\"],\"rhs_contracting_dimensions\":[\"" rc "\"],"                    \
+    "\"lhs_batch_dimensions\":[\"0\",\"" lb "\"],\"rhs_batch_dimensions\":[\"0\",\"" rb "\"]}"
+#define DOTS                                                                                                       \
+    "\"bmm1_dot_dimension_numbers\":" DIMS_OF("3", "3", "2", "2")                                                  \
+    ",\"bmm2_dot_dimension_numbers\":" DIMS_OF("3", "1", "1", "2")
+static td_status_t describe(const char *target, const char *config, uint32_t n, const td_shape_t *const *operands,
+                            const td_shape_t *output, td_attention_desc_t *d, td_err_t *err) {
     td_hlo_instr_t *ops = TD_NEW_N(&arena, td_hlo_instr_t, n), **list = TD_NEW_N(&arena, td_hlo_instr_t *, n);
     const td_shape_t *results[2] = {output, SHAPE(TD_U8, 0)};
     td_shape_t tuple = {.type = TD_TUPLE, .rank = 2, .elements = results};
     for (uint32_t i = 0; i < n; i++) ops[i].shape = operands[i], list[i] = &ops[i];
     char text[1024];
     snprintf(text, sizeof text, "{\"cudnn_fmha_backend_config\":{\"fmha_scale\":0.25,%s}}", config);
-    td_hlo_instr_t in = {.opcode = TD_HLO_CUSTOM_CALL, .name = "fmha", .shape = &tuple, .operands = list, .n_operands = n,
-                         .custom_call_target = target, .backend_config = text};
+    td_hlo_instr_t in = {.opcode = TD_HLO_CUSTOM_CALL,
+                         .name = "fmha",
+                         .shape = &tuple,
+                         .operands = list,
+                         .n_operands = n,
+                         .custom_call_target = target,
+                         .backend_config = text};
     return td_attention_describe(&in, d, err);
 }
 
 START_TEST(instructions) {
     td_attention_desc_t d;
     td_err_t err = {0};
-    const td_shape_t *a = SHAPE(TD_BF16, 2, 8, 4, 16), *kv = SHAPE(TD_BF16, 2, 10, 2, 16), *o = SHAPE(TD_BF16, 2, 4, 8, 16);
+    const td_shape_t *a = SHAPE(TD_BF16, 2, 8, 4, 16), *kv = SHAPE(TD_BF16, 2, 10, 2, 16),
+                     *o = SHAPE(TD_BF16, 2, 4, 8, 16);
     const td_shape_t *b = SHAPE(TD_BF16, 1, 4, 8, 10), *len = SHAPE(TD_S32, 2), *ops[6] = {a, kv, kv, b, len, len};
-    ck_assert_msg(!describe("__cudnn$fmhaSoftmax", DOTS ",\"mask_type\":\"CAUSAL\",\"sliding_window_length\":3", 3, ops, o, &d, &err), "%s", err.text);
-    ck_assert(d.causal && d.window == 3 && d.scale == 0.25 && d.heads == 4 && d.kv_heads == 2 && d.q_tokens == 8 && d.kv_tokens == 10);
-    ck_assert(d.arrays[TD_ATT_V].buffer == 3 && d.arrays[TD_ATT_O].buffer == 4 && d.arrays[TD_ATT_K].strides[1] == 16 && d.arrays[TD_ATT_K].strides[2] == 32);
-    ck_assert_msg(!describe("__cudnn$fmhaScaleBiasSoftmax", DOTS ",\"mask_type\":\"PADDING\"", 6, ops, o, &d, &err), "%s", err.text);
-    ck_assert(d.arrays[TD_ATT_BIAS].buffer == 4 && d.arrays[TD_ATT_BIAS].strides[0] == 0 && d.q_lengths == 5 && d.kv_lengths == 6 && !d.causal);
+    ck_assert_msg(!describe("__cudnn$fmhaSoftmax", DOTS ",\"mask_type\":\"CAUSAL\",\"sliding_window_length\":3", 3, ops,
+                            o, &d, &err),
+                  "%s", err.text);
+    ck_assert(d.causal && d.window == 3 && d.scale == 0.25 && d.heads == 4 && d.kv_heads == 2 && d.q_tokens == 8 &&
+              d.kv_tokens == 10);
+    ck_assert(d.arrays[TD_ATT_V].buffer == 3 && d.arrays[TD_ATT_O].buffer == 4 && d.arrays[TD_ATT_K].strides[1] == 16 &&
+              d.arrays[TD_ATT_K].strides[2] == 32);
+    ck_assert_msg(!describe("__cudnn$fmhaScaleBiasSoftmax", DOTS ",\"mask_type\":\"PADDING\"", 6, ops, o, &d, &err),
+                  "%s", err.text);
+    ck_assert(d.arrays[TD_ATT_BIAS].buffer == 4 && d.arrays[TD_ATT_BIAS].strides[0] == 0 && d.q_lengths == 5 &&
+              d.kv_lengths == 6 && !d.causal);
     struct { const char *target, *config; uint32_t n; td_status_t want; const char *says; } bad[] = {
         {"__cudnn$fmhaSoftmaxDropout", DOTS ",\"dropout_rate\":0.1", 3, TD_UNSUPPORTED, "dropout"},
         {"__cudnn$fmhaSoftmax", DOTS ",\"mask_type\":\"ALIBI\"", 3, TD_UNSUPPORTED, "ALIBI"},

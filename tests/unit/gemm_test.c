@@ -20,7 +20,8 @@ static void fill(float *x, int n, int seed) {
 }
 static void near(const char *what, const float *got, const float *want, size_t n, float tolerance) {
     for (size_t i = 0; i < n; i++)
-        ck_assert_msg(fabsf(got[i] - want[i]) <= tolerance, "%s[%zu]: %g, not %g", what, i, (double)got[i], (double)want[i]);
+        ck_assert_msg(fabsf(got[i] - want[i]) <= tolerance, "%s[%zu]: %g, not %g", what, i, (double)got[i],
+                      (double)want[i]);
 }
 static td_status_t try_gemm(const td_gemm_desc_t *d, void *const *bufs, td_err_t *err) {
     td_kernel_t *k = NULL;
@@ -53,7 +54,8 @@ static const float biased_gelu[6] = {0.08782512f, 0.08782512f, 2.097897f, 2.9726
 static const float biased_silu[6] = {0.08421613f, 0.08421613f, 1.906845f, 2.832211f, 0.5763405f, -0.08103492f};
 static const float relu[6] = {0, 0.03125f, 3.132812f, 1.726562f, 0.703125f, 0};
 static const float biased_relu[6] = {0.15625f, 0.15625f, 2.132812f, 2.976562f, 0.828125f, 0};
-static const float *const results[12] = {before, relu, biased, biased_relu, gelu, silu, silu, gelu, biased_gelu, biased_silu, biased_gelu, biased_silu};
+static const float *const results[12] = {before, relu, biased,      biased_relu, gelu,        silu,
+                                         silu,   gelu, biased_gelu, biased_silu, biased_gelu, biased_silu};
 
 /* Every epilogue, every order of A, B, C and D, and D in place of C. The bias is as long as D's fastest dimension,
  * so column-major results only take those without. */
@@ -65,11 +67,18 @@ START_TEST(epilogues_and_orders) {
         for (int order = 0; order < 32; order++) {
             bool has_bias = e == 2 || e == 3 || e >= 8, has_aux = e == 6 || e == 7 || e >= 10, in_place = order & 16;
             if ((order & 8 && has_bias) || (in_place && !(order & 4) != !(order & 8))) continue;
-            td_gemm_desc_t g = {.a = order & 1 ? columns(TD_F32, M, K) : rows(TD_F32, M, K), .b = order & 2 ? columns(TD_F32, K, N) : rows(TD_F32, K, N),
-                                .c = order & 4 ? columns(TD_F32, M, N) : rows(TD_F32, M, N), .d = order & 8 ? columns(TD_F32, M, N) : rows(TD_F32, M, N),
-                                .alpha_real = 1.5, .beta = 0.5, .epilogue = (td_epilogue_t)e, .has_bias = has_bias, .has_aux = has_aux};
+            td_gemm_desc_t g = {.a = order & 1 ? columns(TD_F32, M, K) : rows(TD_F32, M, K),
+                                .b = order & 2 ? columns(TD_F32, K, N) : rows(TD_F32, K, N),
+                                .c = order & 4 ? columns(TD_F32, M, N) : rows(TD_F32, M, N),
+                                .d = order & 8 ? columns(TD_F32, M, N) : rows(TD_F32, M, N),
+                                .alpha_real = 1.5,
+                                .beta = 0.5,
+                                .epilogue = (td_epilogue_t)e,
+                                .has_bias = has_bias,
+                                .has_aux = has_aux};
             memcpy(d, order & 4 ? w : c, sizeof d);
-            void *bufs[6] = {order & 1 ? t : a, order & 2 ? u : b, in_place ? d : order & 4 ? w : c, d, has_bias ? bias : aux, aux};
+            void *bufs[6] = {
+                order & 1 ? t : a, order & 2 ? u : b, in_place ? d : order & 4 ? w : c, d, has_bias ? bias : aux, aux};
             gemm(&g, bufs);
             if (order & 8) transpose(d, N, M, back), memcpy(d, back, sizeof d);
             near("d", d, results[e], 6, 1e-5f);
@@ -80,8 +89,14 @@ START_TEST(epilogues_and_orders) {
     const float want[6] = {0.03125f, 1.15625f, 4.257812f, 1.726562f, 0.703125f, 0};
     float per_row[2];
     fill(per_row, 2, 6);
-    td_gemm_desc_t g = {.a = rows(TD_F32, M, K), .b = rows(TD_F32, K, N), .c = rows(TD_F32, M, N), .d = columns(TD_F32, M, N), .alpha_real = 1.5,
-                        .beta = 0.5, .epilogue = TD_EPI_BIAS_RELU, .has_bias = true};
+    td_gemm_desc_t g = {.a = rows(TD_F32, M, K),
+                        .b = rows(TD_F32, K, N),
+                        .c = rows(TD_F32, M, N),
+                        .d = columns(TD_F32, M, N),
+                        .alpha_real = 1.5,
+                        .beta = 0.5,
+                        .epilogue = TD_EPI_BIAS_RELU,
+                        .has_bias = true};
     GEMM(&g, a, b, c, d, per_row);
     transpose(d, N, M, back);
     near("column bias", back, want, 6, 1e-6f);
@@ -98,8 +113,16 @@ START_TEST(mixed_types) {
     td_convert_array(TD_F32, b, TD_F16, hb, 12);
     td_convert_array(TD_F32, c, TD_F16, hc, 6);
     td_convert_array(TD_F32, bias, TD_F16, hbias, 3);
-    td_gemm_desc_t g = {.a = rows(TD_BF16, M, K), .b = rows(TD_F16, K, N), .c = rows(TD_F16, M, N), .d = rows(TD_BF16, M, N), .alpha_real = 1.5,
-                        .beta = 0.5, .epilogue = TD_EPI_BIAS_GELU_AUX, .has_bias = true, .bias_type = TD_F16, .has_aux = true};
+    td_gemm_desc_t g = {.a = rows(TD_BF16, M, K),
+                        .b = rows(TD_F16, K, N),
+                        .c = rows(TD_F16, M, N),
+                        .d = rows(TD_BF16, M, N),
+                        .alpha_real = 1.5,
+                        .beta = 0.5,
+                        .epilogue = TD_EPI_BIAS_GELU_AUX,
+                        .has_bias = true,
+                        .bias_type = TD_F16,
+                        .has_aux = true};
     GEMM(&g, ha, hb, hc, hd, hbias, haux);
     td_convert_array(TD_BF16, hd, TD_F32, d, 6);
     td_convert_array(TD_BF16, haux, TD_F32, aux, 6);
@@ -115,13 +138,23 @@ START_TEST(scales) {
     float a[8], b[12], c[6], d[6], sa = 0.5f, sb = 4, sc = 2, sd = 16, amax = -1;
     uint8_t qa[8], qb[12], qd[6];
     fill(a, 8, 1), fill(b, 12, 2), fill(c, 6, 3);
-    for (int i = 0; i < 6; i++) c[i] /= 2; /* A and B are exact in 8 bits; scales make 1.5 A B + 0.5 C of 0.75 (A B) + 0.5 (C / 2) */
+    for (int i = 0; i < 6; i++)
+        c[i] /= 2; /* A and B are exact in 8 bits; scales make 1.5 A B + 0.5 C of 0.75 (A B) + 0.5 (C / 2) */
     td_convert_array(TD_F32, a, TD_F8E4M3FN, qa, 8);
     td_convert_array(TD_F32, b, TD_F8E5M2, qb, 12);
     td_convert_array(TD_F8E4M3FN, qa, TD_F32, a, 8);
     td_convert_array(TD_F8E5M2, qb, TD_F32, b, 12);
-    td_gemm_desc_t g = {.a = rows(TD_F8E4M3FN, M, K), .b = rows(TD_F8E5M2, K, N), .c = rows(TD_F32, M, N), .d = rows(TD_F32, M, N), .alpha_real = 0.75,
-                        .beta = 0.5, .has_a_scale = true, .has_b_scale = true, .has_c_scale = true, .has_d_scale = true, .has_amax = true};
+    td_gemm_desc_t g = {.a = rows(TD_F8E4M3FN, M, K),
+                        .b = rows(TD_F8E5M2, K, N),
+                        .c = rows(TD_F32, M, N),
+                        .d = rows(TD_F32, M, N),
+                        .alpha_real = 0.75,
+                        .beta = 0.5,
+                        .has_a_scale = true,
+                        .has_b_scale = true,
+                        .has_c_scale = true,
+                        .has_d_scale = true,
+                        .has_amax = true};
     GEMM(&g, qa, qb, c, d, &sa, &sb, &sc, &sd, &amax);
     float top = 0;
     for (int i = 0; i < M; i++)
@@ -142,14 +175,18 @@ END_TEST
 
 /* Two batch entries share B; A is column-major; between rows of D lies something that stays. */
 START_TEST(batches_and_strides) {
-    const float want[2][6] = {{1.140625f, 0.15625f, -0.109375f, -2.03125f, -1.1875f, 2.171875f}, {0.203125f, 0.90625f, 0.171875f, 0.984375f, 0.28125f, -0.0625f}};
+    const float want[2][6] = {{1.140625f, 0.15625f, -0.109375f, -2.03125f, -1.1875f, 2.171875f},
+                              {0.203125f, 0.90625f, 0.171875f, 0.984375f, 0.28125f, -0.0625f}};
     float a[16], b[12], d[32], got[6];
     for (int pass = 0; pass < 2; pass++) {
         uint16_t ha[16];
         fill(a, 16, 1), fill(b, 12, 2);
         td_convert_array(TD_F32, a, TD_F16, ha, 16);
         for (int i = 0; i < 32; i++) d[i] = 77;
-        td_gemm_desc_t g = {.a = {pass ? TD_F16 : TD_F32, true, M, K, M, 2, M * K}, .b = {TD_F32, false, K, N, N, 2, 0}, .d = {TD_F32, false, M, N, 5, 2, 15}, .alpha_real = 1};
+        td_gemm_desc_t g = {.a = {pass ? TD_F16 : TD_F32, true, M, K, M, 2, M * K},
+                            .b = {TD_F32, false, K, N, N, 2, 0},
+                            .d = {TD_F32, false, M, N, 5, 2, 15},
+                            .alpha_real = 1};
         GEMM(&g, pass ? (void *)ha : a, b, NULL, d);
         for (int i = 0; i < 2; i++) {
             for (int j = 0; j < 6; j++) got[j] = d[i * 15 + j / 3 * 5 + j % 3];
@@ -157,7 +194,11 @@ START_TEST(batches_and_strides) {
         }
         for (int i = 0; i < 32; i++) ck_assert((i % 15 < 3 || (i % 15 >= 5 && i % 15 < 8)) || d[i] == 77);
     }
-    td_gemm_desc_t empty = {.a = rows(TD_F32, M, 0), .b = rows(TD_F32, 0, N), .c = rows(TD_F32, M, N), .d = rows(TD_F32, M, N), .alpha_real = 1};
+    td_gemm_desc_t empty = {.a = rows(TD_F32, M, 0),
+                            .b = rows(TD_F32, 0, N),
+                            .c = rows(TD_F32, M, N),
+                            .d = rows(TD_F32, M, N),
+                            .alpha_real = 1};
     GEMM(&empty, a, b, d, got);
     for (int i = 0; i < 6; i++) ck_assert(got[i] == 0);
     empty.beta = 2;
@@ -168,14 +209,20 @@ START_TEST(batches_and_strides) {
 END_TEST
 
 START_TEST(complex_numbers) {
-    const float want[8] = {4, -9.015625f, 5.5f, 5.796875f, 0.359375f, 0.21875f, 1.546875f, -0.515625f}; /* (1 - 2i) A^H B */
+    const float want[8] = {4,         -9.015625f, 5.5f,      5.796875f,
+                           0.359375f, 0.21875f,   1.546875f, -0.515625f}; /* (1 - 2i) A^H B */
     float re[6], im[6], a[12], b[12], d[8];
     double wide[2][12], wd[8];
     for (int k = 0; k < 2; k++) {
         fill(re, 6, 1 + 2 * k), fill(im, 6, 2 + 2 * k);
         for (int i = 0; i < 6; i++) (k ? b : a)[2 * i] = re[i], (k ? b : a)[2 * i + 1] = im[i];
     }
-    td_gemm_desc_t g = {.a = columns(TD_C64, 2, 3), .b = rows(TD_C64, 3, 2), .d = rows(TD_C64, 2, 2), .alpha_real = 1, .alpha_imag = -2, .conjugate_a = true};
+    td_gemm_desc_t g = {.a = columns(TD_C64, 2, 3),
+                        .b = rows(TD_C64, 3, 2),
+                        .d = rows(TD_C64, 2, 2),
+                        .alpha_real = 1,
+                        .alpha_imag = -2,
+                        .conjugate_a = true};
     GEMM(&g, a, b, NULL, d);
     near("c64", d, want, 8, 1e-5f);
     for (int i = 0; i < 12; i++) wide[0][i] = (double)a[i], wide[1][i] = (double)b[i];
@@ -199,8 +246,13 @@ START_TEST(integers) {
     for (int k = 0; k < L; k++)
         for (int j = 0; j < 2; j++) t[j * L + k] = b[k * 2 + j];
     for (int pass = 0; pass < 4; pass++) {
-        td_gemm_desc_t g = {.a = rows(pass & 2 ? TD_S16 : TD_S8, 3, L), .b = pass & 1 ? columns(TD_S8, L, 2) : rows(TD_S8, L, 2), .c = rows(TD_S32, 3, 2),
-                            .d = rows(TD_S32, 3, 2), .alpha_real = 2, .beta = 3, .epilogue = TD_EPI_RELU};
+        td_gemm_desc_t g = {.a = rows(pass & 2 ? TD_S16 : TD_S8, 3, L),
+                            .b = pass & 1 ? columns(TD_S8, L, 2) : rows(TD_S8, L, 2),
+                            .c = rows(TD_S32, 3, 2),
+                            .d = rows(TD_S32, 3, 2),
+                            .alpha_real = 2,
+                            .beta = 3,
+                            .epilogue = TD_EPI_RELU};
         GEMM(&g, pass & 2 ? (void *)wide : a, pass & 1 ? t : b, c, d);
         for (int i = 0; i < 3; i++)
             for (int j = 0; j < 2; j++) {
@@ -231,8 +283,14 @@ START_TEST(block_scales) {
     td_convert_array(TD_F32, b, TD_F8E4M3FN, qb, 128);
     for (int r = 0; r < 2; r++)
         for (int k = 0; k < 2; k++) ta[r * 16 + k] = sa[r * 2 + k], tb[r * 16 + k] = sb[r * 2 + k];
-    td_gemm_desc_t g = {.a = rows(TD_F8E4M3FN, 2, 64), .b = columns(TD_F8E4M3FN, 64, 2), .d = rows(TD_F32, 2, 2), .alpha_real = 1, .has_a_scale = true,
-                        .has_b_scale = true, .scale_block = 32, .scale_type = TD_F8E8M0FNU};
+    td_gemm_desc_t g = {.a = rows(TD_F8E4M3FN, 2, 64),
+                        .b = columns(TD_F8E4M3FN, 64, 2),
+                        .d = rows(TD_F32, 2, 2),
+                        .alpha_real = 1,
+                        .has_a_scale = true,
+                        .has_b_scale = true,
+                        .scale_block = 32,
+                        .scale_type = TD_F8E8M0FNU};
     GEMM(&g, qa, qb, NULL, d, ta, tb);
     near("block", d, want, 4, 1e-3f);
     g.b = rows(TD_F8E4M3FN, 64, 2);
@@ -251,19 +309,29 @@ static void norm(const td_norm_desc_t *d, void *const *bufs) {
 }
 
 START_TEST(layer_norm) {
-    const float want_y[12] = {0.402871f, -1.585918f, -0.6757126f, -0.9609179f, 1.449133f, -1.296162f, 1.824856f, -0.1402964f, -0.8866771f, -0.8714696f,
-                              0.3384321f, -1.626721f};
+    const float want_y[12] = {0.402871f, -1.585918f,  -0.6757126f, -0.9609179f, 1.449133f,  -1.296162f,
+                              1.824856f, -0.1402964f, -0.8866771f, -0.8714696f, 0.3384321f, -1.626721f};
     const float without_bias[4] = {0.527871f, -0.3359179f, -1.175713f, -0.3359179f};
     const float want_mean[3] = {-0.25f, 0.28125f, 0.09375f}, want_factor[3] = {1.535625f, 1.181754f, 1.181754f};
-    const float want_dx[12] = {1.152452f, -0.4164671f, -0.7112572f, -0.02472793f, -0.0151972f, 0.7070955f, -0.2509175f, -0.4409808f, 0.4827436f,
-                               -0.454111f, 0.6823158f, -0.7109485f};
-    const float want_dscale[4] = {-0.4341298f, -0.8003817f, -1.976094f, -1.201942f}, want_dbias[4] = {1.75f, 1.25f, -2.125f, 0.25f};
+    const float want_dx[12] = {1.152452f,   -0.4164671f, -0.7112572f, -0.02472793f, -0.0151972f, 0.7070955f,
+                               -0.2509175f, -0.4409808f, 0.4827436f,  -0.454111f,   0.6823158f,  -0.7109485f};
+    const float want_dscale[4] = {-0.4341298f, -0.8003817f, -1.976094f, -1.201942f},
+                want_dbias[4] = {1.75f, 1.25f, -2.125f, 0.25f};
     float x[12], scale[4], bias[4], dy[12], y[12], mean[3], factor[3], dx[12], dscale[4], dbias[4];
     uint16_t h[12], hy[12];
     fill(x, 12, 1), fill(scale, 4, 2), fill(bias, 4, 3), fill(dy, 12, 4);
-    td_norm_desc_t d = {.x = TD_F32, .scale = TD_F32, .bias = TD_F32, .y = TD_F32, .rows = 3, .cols = 4, .epsilon = 0.01, .training = true, .has_bias = true};
+    td_norm_desc_t d = {.x = TD_F32,
+                        .scale = TD_F32,
+                        .bias = TD_F32,
+                        .y = TD_F32,
+                        .rows = 3,
+                        .cols = 4,
+                        .epsilon = 0.01,
+                        .training = true,
+                        .has_bias = true};
     norm(&d, (void *[]){x, scale, bias, y, mean, factor});
-    near("y", y, want_y, 12, 1e-6f), near("mean", mean, want_mean, 3, 1e-6f), near("factor", factor, want_factor, 3, 1e-6f);
+    near("y", y, want_y, 12, 1e-6f), near("mean", mean, want_mean, 3, 1e-6f),
+        near("factor", factor, want_factor, 3, 1e-6f);
     d.has_bias = d.training = false;
     norm(&d, (void *[]){x, scale, scale, y});
     near("y without bias", y, without_bias, 4, 1e-6f);
@@ -272,10 +340,20 @@ START_TEST(layer_norm) {
     norm(&d, (void *[]){h, scale, scale, hy});
     td_convert_array(TD_BF16, hy, TD_F32, y, 4);
     near("bf16", y, without_bias, 4, 0.01f);
-    d = (td_norm_desc_t){.x = TD_F32, .scale = TD_F32, .bias = TD_F32, .y = TD_F32, .dy = TD_F32, .dscale = TD_F32, .dbias = TD_F32, .rows = 3, .cols = 4,
-                         .epsilon = 0.01, .backward = true};
+    d = (td_norm_desc_t){.x = TD_F32,
+                         .scale = TD_F32,
+                         .bias = TD_F32,
+                         .y = TD_F32,
+                         .dy = TD_F32,
+                         .dscale = TD_F32,
+                         .dbias = TD_F32,
+                         .rows = 3,
+                         .cols = 4,
+                         .epsilon = 0.01,
+                         .backward = true};
     norm(&d, (void *[]){x, scale, dy, mean, factor, dx, dscale, dbias});
-    near("dx", dx, want_dx, 12, 2e-6f), near("dscale", dscale, want_dscale, 4, 2e-6f), near("dbias", dbias, want_dbias, 4, 1e-6f);
+    near("dx", dx, want_dx, 12, 2e-6f), near("dscale", dscale, want_dscale, 4, 2e-6f),
+        near("dbias", dbias, want_dbias, 4, 1e-6f);
     td_kernel_t *k;
     uint64_t scratch;
     d.dy = TD_S32;

@@ -42,7 +42,8 @@ static void setup(void) {
 }
 static void teardown(void) { td_arena_deinit(&module.arena); }
 
-static td_status_t run(td_status_t (*f)(td_parse_t *, const td_thunk_msg_t *, td_thunk_t *), const td_thunk_msg_t *msg) {
+static td_status_t run(td_status_t (*f)(td_parse_t *, const td_thunk_msg_t *, td_thunk_t *),
+                       const td_thunk_msg_t *msg) {
     memset(&thunk, 0, sizeof thunk);
     thunk.annotation = "x.1";
     err.text[0] = 0;
@@ -61,8 +62,10 @@ static void layout(layout_t *l, int order, int64_t rows, int64_t cols, int64_t l
 }
 static void gemm_config(void) { /* 2x3 by 3x4 */
     xla__gemm_config_proto__init(&config);
-    layout(&layouts[0], 1, 2, 3, 3), layout(&layouts[1], 1, 3, 4, 4), layout(&layouts[2], 1, 2, 4, 4), layout(&layouts[3], 1, 2, 4, 4);
-    config.lhs_layout = &layouts[0], config.rhs_layout = &layouts[1], config.c_layout = &layouts[2], config.output_layout = &layouts[3];
+    layout(&layouts[0], 1, 2, 3, 3), layout(&layouts[1], 1, 3, 4, 4), layout(&layouts[2], 1, 2, 4, 4),
+        layout(&layouts[3], 1, 2, 4, 4);
+    config.lhs_layout = &layouts[0], config.rhs_layout = &layouts[1], config.c_layout = &layouts[2],
+    config.output_layout = &layouts[3];
     SET(&config, alpha_real, 1), SET(&config, beta, 0.5);
 }
 
@@ -85,7 +88,8 @@ START_TEST(cublas_lt) {
     lt_init();
     ck_assert_msg(!lt_parse(), "%s", err.text);
     const td_gemm_desc_t *d = thunk.extra;
-    ck_assert(thunk.n_args == 4 && d->a.cols == 3 && d->beta == 0.5 && !d->has_bias && thunk.args[3].written && !thunk.args[0].written);
+    ck_assert(thunk.n_args == 4 && d->a.cols == 3 && d->beta == 0.5 && !d->has_bias && thunk.args[3].written &&
+              !thunk.args[0].written);
     /* a transposed layout is the other order */
     layout(&layouts[0], 1, 3, 2, 2);
     SET(&layouts[0], transpose, (Xla__BlasTransposeProto)2);
@@ -101,12 +105,15 @@ START_TEST(cublas_lt) {
     SET(&lt, epilogue, (Xla__BlasLtEpilogueProto)TD_EPI_BIAS_GELU_AUX);
     ck_assert_msg(!lt_parse(), "%s", err.text);
     d = thunk.extra;
-    ck_assert(thunk.n_args == 8 && d->has_bias && d->has_aux && d->has_a_scale && d->has_amax && d->bias_type == TD_F32);
-    ck_assert(thunk.args[5].allocation == 6 && thunk.args[6].allocation == 5 && thunk.args[6].written && thunk.args[7].written);
+    ck_assert(thunk.n_args == 8 && d->has_bias && d->has_aux && d->has_a_scale && d->has_amax &&
+              d->bias_type == TD_F32);
+    ck_assert(thunk.args[5].allocation == 6 && thunk.args[6].allocation == 5 && thunk.args[6].written &&
+              thunk.args[7].written);
     /* one matrix for many results */
     lt_init();
     config.beta = 0;
-    SET(&layouts[0], batch_size, 5), SET(&layouts[0], batch_stride, 6), SET(&layouts[3], batch_size, 5), SET(&layouts[3], batch_stride, 8);
+    SET(&layouts[0], batch_size, 5), SET(&layouts[0], batch_stride, 6), SET(&layouts[3], batch_size, 5),
+        SET(&layouts[3], batch_stride, 8);
     ck_assert_msg(!lt_parse(), "%s", err.text);
     d = thunk.extra;
     ck_assert(d->b.batch == 5 && d->b.batch_stride == 0 && d->a.batch_stride == 6);
@@ -156,7 +163,8 @@ START_TEST(cublas_lt_refusals) {
     lt_init(), SET(&lt, epilogue, (Xla__BlasLtEpilogueProto)12);
     ck_assert_int_eq(lt_parse(), TD_UNSUPPORTED);
     says("epilogue 12");
-    lt_init(), lt.bias = &shaped[4], SET(&slices[4], size, 15), SET(&lt, epilogue, (Xla__BlasLtEpilogueProto)TD_EPI_BIAS);
+    lt_init(), lt.bias = &shaped[4], SET(&slices[4], size, 15),
+               SET(&lt, epilogue, (Xla__BlasLtEpilogueProto)TD_EPI_BIAS);
     ck_assert_int_eq(lt_parse(), TD_MISMATCH);
     says("15 bytes for 4");
     lt_init(), lt.d_scale = &shaped[5], SET(&slices[5], size, 3);
@@ -182,7 +190,8 @@ START_TEST(legacy_gemm) {
     p.lhs_buffer = &slices[0], p.rhs_buffer = &slices[1], p.output_buffer = &slices[2];
     ck_assert_msg(!run(td_gemm_legacy_parse, &msg), "%s", err.text);
     const td_gemm_desc_t *d = thunk.extra;
-    ck_assert(thunk.n_args == 4 && thunk.args[2].allocation == 2 && thunk.args[3].allocation == 2 && d->c.ld == 4 && d->beta == 0.5);
+    ck_assert(thunk.n_args == 4 && thunk.args[2].allocation == 2 && thunk.args[3].allocation == 2 && d->c.ld == 4 &&
+              d->beta == 0.5);
     p.rhs_buffer = NULL;
     ck_assert_int_eq(run(td_gemm_legacy_parse, &msg), TD_MALFORMED);
     says("rhs");
@@ -217,11 +226,13 @@ START_TEST(norm) {
     SET(&c, kind, (Xla__Gpu__CudnnNormBackendConfig__Kind)2);
     ck_assert_int_eq(run(td_norm_parse, &msg), TD_MALFORMED);
     says("dy");
-    p.dy = &slices[3], p.expectation = &slices[4], p.norm_factor = &slices[5], p.dscale = &slices[6], p.dbias = &slices[7];
+    p.dy = &slices[3], p.expectation = &slices[4], p.norm_factor = &slices[5], p.dscale = &slices[6],
+    p.dbias = &slices[7];
     n.expectation_shape = n.norm_factor_shape = &shapes[2];
     ck_assert_msg(!run(td_norm_parse, &msg), "%s", err.text);
     d = thunk.extra;
-    ck_assert(d->backward && thunk.n_args == 8 && thunk.args[5].written && thunk.args[7].written && !thunk.args[4].written);
+    ck_assert(d->backward && thunk.n_args == 8 && thunk.args[5].written && thunk.args[7].written &&
+              !thunk.args[4].written);
     n.expectation_shape = &shapes[1];
     ck_assert_int_eq(run(td_norm_parse, &msg), TD_MISMATCH);
     says("expectations are 4");
@@ -257,7 +268,9 @@ START_TEST(memory) {
     SET(&slices[0], size, 7);
     ck_assert_int_eq(run(td_rng_seed_parse, &msg), TD_MISMATCH);
     for (int k = 0; k < 3; k++) {
-        static const unsigned kinds[3] = {XLA__GPU__THUNK_PROTO__IMPL_INFEED_THUNK, XLA__GPU__THUNK_PROTO__IMPL_HOST_EXECUTE_START_THUNK, XLA__GPU__THUNK_PROTO__IMPL_HOST_SEND_THUNK};
+        static const unsigned kinds[3] = {XLA__GPU__THUNK_PROTO__IMPL_INFEED_THUNK,
+                                          XLA__GPU__THUNK_PROTO__IMPL_HOST_EXECUTE_START_THUNK,
+                                          XLA__GPU__THUNK_PROTO__IMPL_HOST_SEND_THUNK};
         static const char *const words[3] = {"infeed queue", "compiled for the CPU", "host callback"};
         msg.impl_case = (Xla__Gpu__ThunkProto__ImplCase)kinds[k];
         ck_assert_int_eq(run(td_thunk_kind_find(kinds[k])->parse, &msg), TD_UNSUPPORTED);
@@ -293,7 +306,8 @@ static void run_sample(const td_artifact_t *a, float out[4]) {
 
 /* The fusion of this name also returns a workspace, as cuDNN's do; its users get element 0. undo: puts it back. */
 static void add_workspace(Xla__HloModuleProto *m, const char *name, bool undo) {
-    static Xla__HloInstructionProto nop = XLA__HLO_INSTRUCTION_PROTO__INIT, tuple = XLA__HLO_INSTRUCTION_PROTO__INIT, part = XLA__HLO_INSTRUCTION_PROTO__INIT;
+    static Xla__HloInstructionProto nop = XLA__HLO_INSTRUCTION_PROTO__INIT, tuple = XLA__HLO_INSTRUCTION_PROTO__INIT,
+                                    part = XLA__HLO_INSTRUCTION_PROTO__INIT;
     static Xla__HloInstructionProto *fusion, *inner[1024], *outer[1024];
     static Xla__HloComputationProto *body, *user, old_body, old_user;
     static Xla__ShapeProto space = XLA__SHAPE_PROTO__INIT, both = XLA__SHAPE_PROTO__INIT, *parts[2];
@@ -306,7 +320,8 @@ static void add_workspace(Xla__HloModuleProto *m, const char *name, bool undo) {
     fusion = NULL;
     for (size_t i = 0; i < m->n_computations && !fusion; i++)
         for (size_t j = 0; j < m->computations[i]->n_instructions && !fusion; j++)
-            if (!strcmp(m->computations[i]->instructions[j]->name, name)) user = m->computations[i], at = j, fusion = user->instructions[j];
+            if (!strcmp(m->computations[i]->instructions[j]->name, name))
+                user = m->computations[i], at = j, fusion = user->instructions[j];
     ck_assert_ptr_nonnull(fusion);
     for (size_t i = 0; i < m->n_computations; i++)
         if (m->computations[i]->id == fusion->called_computation_ids[0]) body = m->computations[i];
@@ -317,9 +332,12 @@ static void add_workspace(Xla__HloModuleProto *m, const char *name, bool undo) {
     both.tuple_shapes = parts, both.n_tuple_shapes = 2;
     parts[0] = fusion->shape, parts[1] = &space;
 #define TEXT(x) ((char *)(uintptr_t)(x))
-    nop.name = TEXT("nop"), nop.opcode = TEXT("custom-call"), nop.custom_call_target = TEXT("__nop"), nop.shape = &space;
-    tuple.name = TEXT("both"), tuple.opcode = TEXT("tuple"), tuple.shape = &both, tuple.operand_ids = ids, tuple.n_operand_ids = 2;
-    part.name = TEXT("part"), part.opcode = TEXT("get-tuple-element"), part.shape = parts[0], part.operand_ids = from, part.n_operand_ids = 1;
+    nop.name = TEXT("nop"), nop.opcode = TEXT("custom-call"), nop.custom_call_target = TEXT("__nop"),
+    nop.shape = &space;
+    tuple.name = TEXT("both"), tuple.opcode = TEXT("tuple"), tuple.shape = &both, tuple.operand_ids = ids,
+    tuple.n_operand_ids = 2;
+    part.name = TEXT("part"), part.opcode = TEXT("get-tuple-element"), part.shape = parts[0], part.operand_ids = from,
+    part.n_operand_ids = 1;
     SET(&nop, id, 1ll << 40), SET(&tuple, id, (1ll << 40) + 1), SET(&part, id, fusion->id);
     ids[0] = body->root_id, ids[1] = nop.id;
     ck_assert(body->n_instructions + 2 <= 1024 && user->n_instructions + 1 <= 1024);
@@ -338,7 +356,8 @@ START_TEST(cudnn_fusion) {
     td_artifact_t *a = NULL;
     float want[4], got[4];
     ck_assert(!td_payload_table_create(td_alloc_default(), &table, &err));
-    ck_assert_msg(!td_artifact_open_file("samples/store/digits/1/h100_sxm.aot", table, td_alloc_default(), &a, &err), "%s", err.text);
+    ck_assert_msg(!td_artifact_open_file("samples/store/digits/1/h100_sxm.aot", table, td_alloc_default(), &a, &err),
+                  "%s", err.text);
     run_sample(a, want);
     Xla__Gpu__GpuExecutableProto *e = (Xla__Gpu__GpuExecutableProto *)(uintptr_t)a->exe;
     Xla__Gpu__ThunkProto *t = NULL;
