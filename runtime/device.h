@@ -96,8 +96,11 @@ struct td_stream {
 /* Opens "host" (the plugin thunkd-host.so next to the executable or in $(PREFIX)/lib/thunkd), or
  * "host:OPTIONS" with what td_host_device_open takes. */
 td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
-/* Entry point that the plugin exports. options: "" or "delay=SEED", for tests of ordering: every stream, the
- * main one too, is a queue that holds each item back for up to 0.2 ms, and inputs are uploaded. */
+/* Entry point that the plugin exports. options: "" or some of these, with commas between them:
+ * threads=N: threads that kernels may use (else one for each CPU of the process); all host devices that are open
+ *   at a time share the count.
+ * delay=SEED: for tests of ordering: every stream, the main one too, is a queue that holds each item back for up
+ *   to 0.2 ms, and inputs are uploaded. */
 td_status_t td_host_device_open(const char *options, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
 td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err); /* without options */
 static inline void td_device_destroy(td_device_t *d) {

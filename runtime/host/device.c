@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "runtime/host/plan.h"
+#include "runtime/host/pool.h"
 #include "runtime/host/queue.h"
 
 enum { ALIGN = 256 };
@@ -32,7 +33,10 @@ struct td_event {
 
 static td_queue_t *queue_of(td_stream_t *s) { return ((host_stream_t *)s)->queue; }
 
-static void destroy(td_device_t *dev) { dev->alloc->put(dev->alloc->ctx, dev, sizeof(host_device_t)); }
+static void destroy(td_device_t *dev) {
+    td_host_threads_drop();
+    dev->alloc->put(dev->alloc->ctx, dev, sizeof(host_device_t));
+}
 
 static td_status_t mem_get(td_device_t *dev, uint64_t bytes, void **out, td_err_t *err) {
     *out = bytes > SIZE_MAX / 2 ? NULL : dev->alloc->get(dev->alloc->ctx, bytes ? (size_t)bytes : 1, ALIGN);
@@ -119,17 +123,30 @@ static const td_device_ops_t ops = {
     .library_lower = td_host_library_lower, .launch = launch, .kernel_release = kernel_release,
 };
 
-static td_status_t parse(const char *options, host_device_t *d, td_err_t *err) {
-    static const char delay[] = "delay=";
-    if (!*options) return TD_OK;
-    const char *digits = options + sizeof delay - 1;
-    char *end = NULL;
-    if (strncmp(options, delay, sizeof delay - 1) || *digits < '0' || *digits > '9')
-        return td_fail(err, TD_USAGE, "unknown option '%s' of the host device; known: delay=SEED", options);
+/* Is the option NAME=NUMBER? Its value then, with *end behind it. */
+static bool number(const char *option, const char *name, uint64_t *v, const char **end) {
+    size_t n = strlen(name);
+    if (strncmp(option, name, n) || option[n] != '=' || option[n + 1] < '0' || option[n + 1] > '9') return false;
+    char *e = NULL;
     errno = 0;
-    d->seed = strtoull(digits, &end, 10);
-    if (errno || *end) return td_fail(err, TD_USAGE, "seed '%s' is not a number of 64 bits", digits);
-    d->delayed = true;
+    *v = strtoull(option + n + 1, &e, 10);
+    *end = e;
+    return !errno && (!*e || *e == ',');
+}
+
+static td_status_t parse(const char *options, host_device_t *d, int *threads, td_err_t *err) {
+    for (const char *o = options, *end = o; *o; o = *end ? end + 1 : end) {
+        uint64_t v = 0;
+        if (number(o, "delay", &v, &end)) {
+            d->seed = v;
+            d->delayed = true;
+        } else if (number(o, "threads", &v, &end) && v >= 1 && v <= TD_HOST_THREADS_MOST) {
+            *threads = (int)v;
+        } else {
+            return td_fail(err, TD_USAGE, "option '%s' of the host device is none of: delay=SEED (64 bits), threads=N (1 to %d)", o,
+                           TD_HOST_THREADS_MOST);
+        }
+    }
     return TD_OK;
 }
 
@@ -138,7 +155,10 @@ __attribute__((visibility("default"))) td_status_t td_host_device_open(const cha
     host_device_t *d = alloc->get(alloc->ctx, sizeof *d, 16);
     if (!d) return td_fail(err, TD_NOMEM, "no memory for the host device");
     *d = (host_device_t){.base = {.ops = &ops, .alloc = alloc, .stream_bytes = td_queue_bytes()}};
-    td_status_t st = parse(options, d, err);
+    int threads = 0;
+    td_status_t st = parse(options, d, &threads, err);
+    if (!st && !td_host_threads_hold(threads))
+        st = td_fail(err, TD_USAGE, "a host device with %d threads is open, so there cannot be one with %d", td_host_threads(), threads);
     if (st) {
         alloc->put(alloc->ctx, d, sizeof *d);
         return st;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/host/pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #ifdef _OPENMP
@@ -24,12 +25,36 @@ int td_host_threads(void) {
 }
 
 void td_host_set_threads(int n) {
-    enum { MOST = 64 };
-    n = n < 1 ? 1 : n > MOST ? MOST : n;
+    n = n < 1 ? 1 : n > TD_HOST_THREADS_MOST ? TD_HOST_THREADS_MOST : n;
 #ifndef _OPENMP
     n = 1;
 #endif
     atomic_store_explicit(&threads, n, memory_order_relaxed);
+}
+
+static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned held;
+static bool held_chosen; /* by a device, not by td_host_set_threads or the CPUs */
+
+bool td_host_threads_hold(int n) {
+    pthread_mutex_lock(&held_lock);
+    bool ok = !n || !held || n == td_host_threads();
+    if (ok && n && !held) {
+        td_host_set_threads(n);
+        held_chosen = true;
+    }
+    if (ok) held++;
+    pthread_mutex_unlock(&held_lock);
+    return ok;
+}
+
+void td_host_threads_drop(void) {
+    pthread_mutex_lock(&held_lock);
+    if (!--held && held_chosen) {
+        atomic_store_explicit(&threads, 0, memory_order_relaxed); /* counted anew when asked for */
+        held_chosen = false;
+    }
+    pthread_mutex_unlock(&held_lock);
 }
 
 void td_pool_run(int64_t units, td_pool_fn_t fn, void *ctx) {

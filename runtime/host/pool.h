@@ -5,11 +5,18 @@
 #ifndef TD_RUNTIME_HOST_POOL_H
 #define TD_RUNTIME_HOST_POOL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Threads at most; the CPUs this process may run on, unless td_host_set_threads said fewer. */
+enum { TD_HOST_THREADS_MOST = 64 };
+
+/* Threads at most; the CPUs this process may run on, unless td_host_set_threads said otherwise. */
 int td_host_threads(void);
 void td_host_set_threads(int n);
+/* Scratch of lowered kernels is as large as the count says, so a device holds it while it is open. n: 0 takes the
+ * count in force. false: a device holds another count. */
+bool td_host_threads_hold(int n);
+void td_host_threads_drop(void); /* the last one takes back what td_host_threads_hold set */
 
 /* fn(ctx, first, last, worker): units [first, last); worker < td_host_threads() tells scratch areas apart.
  * Units are dealt out in equal runs, so results do not depend on who is faster. */
