@@ -135,7 +135,8 @@ static bool number(const char *option, const char *name, uint64_t *v, const char
 }
 
 static td_status_t parse(const char *options, host_device_t *d, int *threads, td_err_t *err) {
-    for (const char *o = options, *end = o; *o; o = *end ? end + 1 : end) {
+    const char *end = options;
+    for (const char *o = options; *end; o = end + 1) {
         uint64_t v = 0;
         if (number(o, "delay", &v, &end)) {
             d->seed = v;

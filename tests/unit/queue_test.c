@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "runtime/host/plan.h"
+#include "runtime/host/pool.h"
 
 static td_counting_alloc_t counter;
 static td_device_t *dev;
@@ -299,7 +300,8 @@ START_TEST(destroying_runs_what_is_left) {
 END_TEST
 
 START_TEST(options_are_checked) {
-    static const char *const refused[] = {"delay", "delay=", "delay=x", "delay=-1", "delay=1x", "delay=99999999999999999999", "fast"};
+    static const char *const refused[] = {"delay", "delay=", "delay=x", "delay=-1", "delay=1x", "delay=99999999999999999999", "fast",
+                                          "threads", "threads=0", "threads=65", "threads=x", "threads=2x", "delay=1,", "delay=1,fast", ","};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         td_err_t err = {0};
         td_device_t *d = NULL;
@@ -319,6 +321,29 @@ START_TEST(options_are_checked) {
 }
 END_TEST
 
+START_TEST(open_devices_share_the_thread_count) {
+    td_err_t err = {0};
+    td_device_t *first = NULL, *second = NULL;
+    int cpus = td_host_threads();
+    ck_assert(!td_device_open("host:threads=3", td_alloc_default(), &first, &err));
+    ck_assert_int_eq(td_host_threads(), 3);
+    ck_assert_int_eq(td_device_open("host:threads=2", td_alloc_default(), &second, &err), TD_USAGE);
+    ck_assert_str_eq(err.text, "a host device with 3 threads is open, so there cannot be one with 2");
+    ck_assert(!td_device_open("host:delay=1,threads=3", td_alloc_default(), &second, &err));
+    ck_assert(!second->host_memory);
+    td_device_destroy(first);
+    ck_assert_int_eq(td_host_threads(), 3);
+    ck_assert(!td_device_open("host", td_alloc_default(), &first, &err));
+    td_device_destroy(second);
+    ck_assert_int_eq(td_host_threads(), 3);
+    td_device_destroy(first);
+    ck_assert_int_eq(td_host_threads(), cpus);
+    ck_assert(!td_device_open("host:threads=2", td_alloc_default(), &first, &err));
+    ck_assert_int_eq(td_host_threads(), 2);
+    td_device_destroy(first);
+}
+END_TEST
+
 int main(void) {
     TCase *t = tcase_create("queue");
     tcase_set_timeout(t, 60);
@@ -334,6 +359,7 @@ int main(void) {
     tcase_add_loop_test(t, chain_through_many_queues, 0, 3);
     tcase_add_loop_test(t, destroying_runs_what_is_left, 0, 2);
     tcase_add_test(t, options_are_checked);
+    tcase_add_test(t, open_devices_share_the_thread_count);
     Suite *s = suite_create("queue");
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
