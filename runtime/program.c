@@ -44,6 +44,7 @@ static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, c
         td_status_t st = TD_OK;
         uint64_t scratch = 0;
         *t = *f;
+        t->number = p->n_thunks++;
         t->instr = t->producer = NULL;
         t->image = (td_span_t){0};
         t->seqs = TD_NEW_N(&p->arena, td_seq_t, f->n_seqs);

@@ -45,6 +45,18 @@ uint64_t td_program_binding_bytes(const td_program_t *p);
 td_status_t td_binding_create(const td_program_t *p, const td_alloc_t *alloc, td_binding_t **out, td_err_t *err);
 void td_binding_destroy(td_binding_t *b);
 
+/* Time spent in one thunk, summed over the runs: the host's, while it enqueues. That is the work itself on streams
+ * that run at once, as the host device's main stream does; on all others it is the launch alone. What thunks
+ * inside it took (a loop's body) counts in their rows only. */
+typedef struct td_profile_row {
+    const char *kind, *name; /* thunk kind, instruction; live as long as the program */
+    uint64_t calls, ns;
+} td_profile_row_t;
+/* Measures all runs from now on. Allocates. */
+td_status_t td_binding_profile(td_binding_t *b, td_err_t *err);
+/* A row for each thunk in the order of the program, *n of them; 0 without td_binding_profile. */
+const td_profile_row_t *td_binding_profile_rows(const td_binding_t *b, uint32_t *n);
+
 /* Bytes of a host-side tensor: row-major, dense, sub-byte elements one per byte. */
 uint64_t td_io_host_bytes(const td_shape_t *s);
 /* What the address of such a tensor must be a multiple of: an element, 8 at most. */

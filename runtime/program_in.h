@@ -24,6 +24,7 @@ struct td_program {
     td_device_t *dev;
     const char *name;
     td_seq_t thunks;
+    uint32_t n_thunks; /* nested ones too */
     td_slot_t *slots;
     uint32_t n_slots;
     td_io_t *inputs, *outputs;

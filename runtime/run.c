@@ -2,6 +2,7 @@
 /* Bindings, and one run: inputs to the device, thunks enqueued, outputs back, all streams drained. */
 #include <string.h>
 
+#include "runtime/profile.h"
 #include "runtime/program_in.h"
 
 struct td_binding {
@@ -103,6 +104,15 @@ void td_binding_destroy(td_binding_t *b) {
     ops->mem_put(p->dev, b->block, p->block_bytes + 256);
     td_arena_deinit(&b->arena);
     b->alloc->put(b->alloc->ctx, b, sizeof *b);
+}
+
+td_status_t td_binding_profile(td_binding_t *b, td_err_t *err) {
+    return b->run.profile ? TD_OK : td_profile_create(&b->p->thunks, b->p->n_thunks, &b->arena, &b->run.profile, err);
+}
+
+const td_profile_row_t *td_binding_profile_rows(const td_binding_t *b, uint32_t *n) {
+    *n = b->run.profile ? b->run.profile->n : 0;
+    return b->run.profile ? b->run.profile->rows : NULL;
 }
 
 static td_status_t bind_input(td_binding_t *b, uint32_t i, const void *src, uint8_t **stage, td_err_t *err) {

@@ -23,6 +23,7 @@ struct td_thunk {
     const td_thunk_kind_t *kind;
     const char *annotation;
     uint32_t depth;
+    uint32_t number;          /* program only: counts all its thunks, nested ones too */
     bool skip;                /* a repeat of the kernel before it */
     td_kernel_arg_t *args;    /* .allocation is the slot */
     uint32_t n_args;
@@ -81,6 +82,7 @@ typedef struct td_run {
     uint32_t n_loops;
     const _Atomic(int) *cancel;
     uint32_t dropped;    /* number of a wait that is left out, in tests; TD_NO_WAIT: none */
+    struct td_profile *profile; /* NULL: not asked for */
     td_err_t *err;
 } td_run_t;
 
