@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ctl/ctl.h"
+#include "ctl/print.h"
 
 typedef struct check_args {
     bool json;
@@ -41,21 +42,10 @@ static const struct argp argp = {
     "2: at least one cannot be read, or usage.",
     NULL, NULL, NULL};
 
-/* Names in an artifact, and in a file system, may be no UTF-8: then every byte beyond ASCII is a '?'. */
-static json_t *text_of(const char *text) {
-    json_t *j = json_string(text);
-    char *copy = j ? NULL : strdup(text);
-    for (char *p = copy; p && *p; p++)
-        if ((unsigned char)*p >= 0x80) *p = '?';
-    if (copy) j = json_string(copy);
-    free(copy);
-    return j;
-}
-
 static void tell(check_args_t *a, const char *path, td_status_t s, const td_err_t *err) {
     if (a->json)
-        json_array_append_new(a->list, json_pack("{s:o, s:b, s:s, s:o}", "path", text_of(path), "loads", s == TD_OK, "status",
-                                                 td_status_name(s), "reason", text_of(s == TD_OK ? "" : err->text)));
+        json_array_append_new(a->list, json_pack("{s:o, s:b, s:s, s:o}", "path", ctl_json_text(path), "loads", s == TD_OK, "status",
+                                                 td_status_name(s), "reason", ctl_json_text(s == TD_OK ? "" : err->text)));
     else if (s == TD_OK)
         printf("%s: will load\n", path);
     else

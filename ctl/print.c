@@ -61,3 +61,13 @@ void ctl_print_tensor(const oip_tensor_t *t) {
         print_value(t->datatype, (const uint8_t *)t->data + i * (bytes / count), (size_t)(bytes / count));
     puts(count > SHOWN ? " ..." : "");
 }
+
+json_t *ctl_json_text(const char *text) {
+    json_t *j = json_string(text);
+    char *copy = j ? NULL : strdup(text);
+    for (char *p = copy; p && *p; p++)
+        if ((unsigned char)*p >= 0x80) *p = '?';
+    if (copy) j = json_string(copy);
+    free(copy);
+    return j;
+}

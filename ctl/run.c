@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "ctl/ctl.h"
+#include "ctl/times.h"
 
 typedef struct run_args {
     const char *artifact;
@@ -15,6 +16,7 @@ typedef struct run_args {
     const char *outputs;
     const char *device;
     long repeat, threads;
+    bool json, profile;
     ctl_ffi_t ffi;
 } run_args_t;
 
@@ -22,9 +24,12 @@ static const struct argp_option options[] = {
     {"inputs", 'i', "FILE", 0, "Inputs as safetensors, named \"0\", \"1\"… in parameter order or by parameter name; "
                                "may be repeated", 0},
     {"outputs", 'o', "FILE", 0, "Write the outputs there as safetensors, named \"0\", \"1\"…", 0},
-    {"device", 'd', "DEVICE", 0, "host (default), or host:delay=SEED: streams with random delays, for tests of ordering", 0},
+    {"device", 'd', "DEVICE", 0, "host (default), or host:OPTIONS, with commas between them: threads=N; delay=SEED: streams "
+                                 "with random delays, for tests of ordering", 0},
     {"repeat", 'n', "N", 0, "Run N times and print the minimum and the median time", 0},
-    {"threads", 't', "N", 0, "Threads that the host device may use", 0},
+    {"threads", 't', "N", 0, "Threads that the host device may use: host:threads=N; else one for each CPU", 0},
+    {"profile", 'p', NULL, 0, "Print the thunks that took most of the time; of several runs, the first is left out", 0},
+    {"json", 'j', NULL, 0, "Print the times, and the profile, as a JSON object", 0},
     CTL_FFI_OPTION,
     {0},
 };
@@ -47,6 +52,8 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state) {
     case 'd': a->device = arg; return 0;
     case 'n': a->repeat = number(arg, state, "--repeat"); return 0;
     case 't': a->threads = number(arg, state, "--threads"); return 0;
+    case 'p': a->profile = true; return 0;
+    case 'j': a->json = true; return 0;
     case 'f': ctl_ffi_option(&a->ffi, arg, state); return 0;
     case ARGP_KEY_ARG:
         if (a->artifact) argp_error(state, "more than one artifact");
@@ -137,11 +144,19 @@ static td_status_t bind_inputs(run_t *r, td_err_t *err) {
     return s;
 }
 
+static td_status_t open_device(const run_args_t *a, td_device_t **out, td_err_t *err) {
+    char spec[256];
+    if (!a->threads) return td_device_open(a->device, td_alloc_default(), out, err);
+    int n = snprintf(spec, sizeof spec, "%s%cthreads=%ld", a->device, strchr(a->device, ':') ? ',' : ':', a->threads);
+    if (n < 0 || (size_t)n >= sizeof spec) return td_fail(err, TD_USAGE, "the name of the device is too long");
+    return td_device_open(spec, td_alloc_default(), out, err);
+}
+
 /* The program needs neither artifact nor module once it is lowered. */
 static td_status_t lower(run_t *r, const run_args_t *a, td_err_t *err) {
     ctl_load_t l = {0};
     td_status_t s = ctl_load_open(&l, a->artifact, err);
-    if (s == TD_OK) s = td_device_open(a->device, td_alloc_default(), &r->device, err);
+    if (s == TD_OK) s = open_device(a, &r->device, err);
     if (s == TD_OK) {
         r->device->ffi = a->ffi.registry;
         s = td_program_create(l.module, r->device, td_alloc_default(), &r->program, err);
@@ -157,6 +172,8 @@ static td_status_t execute(run_t *r, const run_args_t *a, td_err_t *err) {
     r->ms = calloc((size_t)a->repeat, sizeof *r->ms);
     if (!r->ms) return td_fail(err, TD_NOMEM, "out of memory");
     for (long k = 0; k < a->repeat; k++) {
+        bool warm = k == 1 || a->repeat == 1; /* of several runs, the first is not in the profile */
+        if (a->profile && warm && (s = td_binding_profile(r->binding, err)) != TD_OK) return s;
         uint64_t t0 = td_now_ns(td_clock_system());
         s = td_program_run(r->binding, r->inputs, r->outputs, NULL, err);
         if (s != TD_OK) return td_prefix(err, s, "%s", a->artifact);
@@ -183,14 +200,10 @@ static td_status_t write_outputs(const run_t *r, const char *path, td_err_t *err
     return s;
 }
 
-static int by_value(const void *pa, const void *pb) {
-    double a = *(const double *)pa, b = *(const double *)pb;
-    return (a > b) - (a < b);
-}
-
-static void print_times(double *ms, long n) {
-    qsort(ms, (size_t)n, sizeof *ms, by_value);
-    printf("%ld runs: min %.4f ms, median %.4f ms\n", n, ms[0], n % 2 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2);
+static td_status_t tell_times(const run_t *r, const run_args_t *a, td_err_t *err) {
+    ctl_times_t t = {.name = td_program_name(r->program), .ms = r->ms, .n = (uint32_t)a->repeat};
+    t.rows = td_binding_profile_rows(r->binding, &t.n_rows);
+    return a->json ? ctl_times_json(&t, err) : ctl_times_print(&t, err);
 }
 
 static td_status_t run_all(run_t *r, const run_args_t *a, td_err_t *err) {
@@ -206,16 +219,11 @@ static td_status_t run_all(run_t *r, const run_args_t *a, td_err_t *err) {
 int ctl_run(int argc, char **argv) {
     run_args_t a = {.device = "host", .repeat = 1};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
-    if (a.threads) {
-        char n[24];
-        snprintf(n, sizeof n, "%ld", a.threads);
-        setenv("OPENBLAS_NUM_THREADS", n, 1); /* read when the host device is loaded */
-    }
     run_t r = {0};
     td_err_t err = {0};
     td_status_t s = ctl_ffi_open(&a.ffi, &err);
     if (s == TD_OK) s = run_all(&r, &a, &err);
-    if (s == TD_OK && a.repeat > 1) print_times(r.ms, a.repeat);
+    if (s == TD_OK && (a.repeat > 1 || a.json || a.profile)) s = tell_times(&r, &a, &err);
     run_close(&r);
     ctl_ffi_close(&a.ffi);
     return s == TD_OK ? 0 : ctl_report(&err);
