@@ -71,11 +71,13 @@ def _cuda_files():
             jax_lib.cuda_path = before
 
 
-def compile_for(target, fn, args, compiler_options=None):
-    """Compile fn for args (arrays or shapes with dtypes); every argument stays a parameter."""
+def compile_for(target, fn, args, compiler_options=None, donate=()):
+    """Compile fn for args (arrays or shapes with dtypes); every argument stays a parameter.
+
+    donate: positions of arguments whose memory results may take."""
     device = _topology(target).devices[0]
     specs = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=SingleDeviceSharding(device)) for a in args]
-    lowered = jax.jit(fn, keep_unused=True).trace(*specs).lower(lowering_platforms=("cuda",))
+    lowered = jax.jit(fn, keep_unused=True, donate_argnums=donate).trace(*specs).lower(lowering_platforms=("cuda",))
     options = {"compiler_options": compiler_options} if compiler_options else {}
     with _cuda_files():
         return _executable_bytes(lowered.compile(**options))
