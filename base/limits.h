@@ -25,7 +25,7 @@
 #define TD_LIMIT_RANK 64         /* XLA itself stops far below */
 #define TD_LIMIT_TUPLE_DEPTH 16
 #define TD_LIMIT_STREAMS 256     /* logical streams per kind; real artifacts use fewer than 10 */
-/* Streams that one execution really has: each has a thread or a queue on the device. Further logical ones share them. */
+/* Streams that one execution really has, each with a queue on the device. Further logical ones share them. */
 #define TD_LIMIT_LANES 16
 #define TD_LIMIT_ASYNC_PAIRS 65536 /* an event each; real artifacts have fewer than 1000 */
 #define TD_LIMIT_THUNK_DEPTH 32  /* nested while/conditional/async/sequence */

@@ -42,7 +42,8 @@ typedef struct td_kernel_desc {
 
 /* What a stream is for. The main stream of a run belongs to the thread that enqueues: a device whose kernels
  * need no thread of their own may run its work at once. Communication goes before computation. */
-typedef enum td_stream_use { TD_STREAM_MAIN, TD_STREAM_COMPUTE, TD_STREAM_COMMUNICATION, TD_STREAM_MEMCPY } td_stream_use_t;
+typedef enum td_stream_use { TD_STREAM_MAIN, TD_STREAM_COMPUTE, TD_STREAM_COMMUNICATION,
+                            TD_STREAM_MEMCPY } td_stream_use_t;
 
 typedef struct td_device_ops {
     const char *name; /* "host" */
@@ -65,7 +66,8 @@ typedef struct td_device_ops {
     td_status_t (*stream_wait)(td_stream_t *s, td_event_t *e, td_err_t *err);
 
     /* Host memory given to upload and download is in use until the stream is synced. */
-    td_status_t (*copy)(td_stream_t *s, void *dst, const void *src, uint64_t bytes, td_err_t *err); /* may overlap exactly */
+    /* copy: may overlap exactly */
+    td_status_t (*copy)(td_stream_t *s, void *dst, const void *src, uint64_t bytes, td_err_t *err);
     td_status_t (*upload)(td_stream_t *s, void *dst, const void *host, uint64_t bytes, td_err_t *err);
     td_status_t (*download)(td_stream_t *s, void *host, const void *src, uint64_t bytes, td_err_t *err);
     td_status_t (*memset32)(td_stream_t *s, void *dst, uint32_t value, uint64_t bytes, td_err_t *err);

@@ -88,7 +88,8 @@ static td_status_t constant(td_program_t *p, td_slot_t *s, const td_literal_t *l
 }
 
 static td_status_t reserve(uint64_t *sum, uint64_t bytes, td_err_t *err) {
-    return bytes <= UINT64_MAX / 2 && td_add_u64(*sum, td_io_room(bytes), sum) && *sum <= SIZE_MAX / 4 ? TD_OK : td_fail(err, TD_LIMIT, "the tensors are too large");
+    if (bytes <= UINT64_MAX / 2 && td_add_u64(*sum, td_io_room(bytes), sum) && *sum <= SIZE_MAX / 4) return TD_OK;
+    return td_fail(err, TD_LIMIT, "the tensors are too large");
 }
 
 /* Memory of bindings besides the allocations: only for tensors that are not used in place. */
@@ -125,7 +126,8 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
     p->output_slot = TD_NEW_N(a, uint32_t, p->n_outputs);
     p->input_direct = TD_NEW_N(a, bool, p->n_inputs);
     p->name = td_arena_strndup(a, m->hlo->name, strlen(m->hlo->name));
-    if (!p->slots || !p->inputs || !p->outputs || !p->input_slot || !p->output_slot || !p->input_direct || !p->name) return td_arena_fail(a, err);
+    if (!p->slots || !p->inputs || !p->outputs || !p->input_slot || !p->output_slot || !p->input_direct || !p->name)
+        return td_arena_fail(a, err);
     for (uint32_t i = 0; i < p->n_inputs; i++) {
         const td_module_io_t *in = &m->inputs[i];
         p->inputs[i].name = td_arena_strndup(a, in->name, strlen(in->name));
@@ -161,7 +163,8 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
     return st ? st : lower(p, m, 0, "thunks", m->thunks, &p->thunks, err);
 }
 
-td_status_t td_program_create(const td_module_t *m, td_device_t *dev, const td_alloc_t *alloc, td_program_t **out, td_err_t *err) {
+td_status_t td_program_create(const td_module_t *m, td_device_t *dev, const td_alloc_t *alloc, td_program_t **out,
+                              td_err_t *err) {
     td_program_t *p = alloc->get(alloc->ctx, sizeof *p, 16);
     if (!p) return td_fail(err, TD_NOMEM, "out of memory");
     memset(p, 0, sizeof *p);
@@ -182,7 +185,8 @@ void td_program_destroy(td_program_t *p) {
     if (!p) return;
     release(p, &p->thunks);
     for (uint32_t i = 0; p->slots && i < p->n_slots; i++)
-        if (p->slots[i].constant) p->dev->ops->mem_put(p->dev, p->slots[i].constant, p->slots[i].size ? p->slots[i].size : 1);
+        if (p->slots[i].constant)
+            p->dev->ops->mem_put(p->dev, p->slots[i].constant, p->slots[i].size ? p->slots[i].size : 1);
     td_arena_deinit(&p->arena);
     p->alloc->put(p->alloc->ctx, p, sizeof *p);
 }
@@ -194,13 +198,17 @@ const td_io_t *td_program_output(const td_program_t *p, uint32_t i) { return i <
 const char *td_program_name(const td_program_t *p) { return p->name; }
 uint64_t td_program_bytes(const td_program_t *p) { return sizeof *p + p->arena.reserved_bytes + p->constant_bytes; }
 uint64_t td_program_binding_bytes(const td_program_t *p) {
-    uint64_t sum = p->block_bytes + p->convert_bytes + p->stage_bytes + (p->n_slots + p->max_args) * sizeof(void *) + 1024;
-    for (uint32_t i = 0; i < p->n_lanes; i++) sum += p->lanes[i].scratch + 256 + (i || !p->host ? p->dev->stream_bytes : 0);
+    uint64_t sum = p->block_bytes + p->convert_bytes + p->stage_bytes + 1024;
+    sum += (p->n_slots + p->max_args) * sizeof(void *);
+    for (uint32_t i = 0; i < p->n_lanes; i++)
+        sum += p->lanes[i].scratch + 256 + (i || !p->host ? p->dev->stream_bytes : 0);
     return sum + p->n_pairs * (sizeof(void *) + 64);
 }
 uint32_t td_program_wait_count(const td_program_t *p) { return 2 * p->n_pairs; }
 void td_program_drop_wait(td_program_t *p, uint32_t k) { p->dropped_wait = k; }
-uint64_t td_io_host_bytes(const td_shape_t *s) { return td_type_is_array(s->type) ? (uint64_t)s->count * td_type_bytes(s->type) : 0; }
+uint64_t td_io_host_bytes(const td_shape_t *s) {
+    return td_type_is_array(s->type) ? (uint64_t)s->count * td_type_bytes(s->type) : 0;
+}
 uint64_t td_io_align(const td_shape_t *s) {
     uint64_t n = td_type_is_array(s->type) ? td_type_bytes(s->type) : 1;
     return n > 8 ? 8 : n ? n : 1;

@@ -70,11 +70,14 @@ static td_status_t create(td_binding_t *b, td_err_t *err) {
     r->ends = TD_NEW_N(&b->arena, td_event_t *, p->n_pairs);
     b->convert = td_arena_align(&b->arena, p->convert_bytes + 64, 64);
     b->stage = td_arena_align(&b->arena, p->stage_bytes + 64, 64);
-    if (!r->slots || !r->bufs || !r->lanes || !r->ends || !b->convert || !b->stage) return td_arena_fail(&b->arena, err);
+    if (!r->slots || !r->bufs || !r->lanes || !r->ends || !b->convert || !b->stage)
+        return td_arena_fail(&b->arena, err);
     if ((st = create_lanes(b, err))) return st;
     if ((st = p->dev->ops->mem_get(p->dev, p->block_bytes + 256, &b->block, err))) return st;
     for (uint32_t i = 0; i < p->n_slots; i++)
-        r->slots[i] = p->slots[i].constant ? p->slots[i].constant : p->slots[i].owned ? (char *)b->block + p->slots[i].offset : NULL;
+        r->slots[i] = p->slots[i].constant ? p->slots[i].constant
+                      : p->slots[i].owned  ? (char *)b->block + p->slots[i].offset
+                                           : NULL;
     return TD_OK;
 }
 
@@ -126,7 +129,8 @@ static td_status_t bind_input(td_binding_t *b, uint32_t i, const void *src, uint
     if (!src) return td_fail(err, TD_USAGE, "input %u ('%s') is missing", i, p->inputs[i].name);
     if (p->input_direct[i]) {
         if ((uintptr_t)src % td_io_align(s))
-            return td_fail(err, TD_USAGE, "input %u ('%s') is not aligned to %u bytes", i, p->inputs[i].name, (unsigned)td_io_align(s));
+            return td_fail(err, TD_USAGE, "input %u ('%s') is not aligned to %u bytes", i, p->inputs[i].name,
+                           (unsigned)td_io_align(s));
         b->run.slots[slot] = (void *)(uintptr_t)src;
         return TD_OK;
     }
@@ -145,7 +149,8 @@ static td_status_t bind_input(td_binding_t *b, uint32_t i, const void *src, uint
 }
 
 /* Where output i will lie on the host's side, and the download that is needed for it; stage moves on. */
-static td_status_t fetch_output(td_binding_t *b, uint32_t i, uint8_t *to, uint8_t *stage, const void **out, td_err_t *err) {
+static td_status_t fetch_output(td_binding_t *b, uint32_t i, uint8_t *to, uint8_t *stage, const void **out,
+                                td_err_t *err) {
     const td_program_t *p = b->p;
     const td_shape_t *s = p->outputs[i].shape;
     *out = to;
@@ -159,7 +164,8 @@ static td_status_t fetch_output(td_binding_t *b, uint32_t i, uint8_t *to, uint8_
 static void convert_output(td_binding_t *b, uint32_t i, uint8_t *to, uint8_t *stage) {
     const td_program_t *p = b->p;
     const td_shape_t *s = p->outputs[i].shape;
-    if (td_type_is_array(s->type) && s->count && !td_shape_plain(s)) convert(s, p->host ? b->run.slots[p->output_slot[i]] : stage, to, true);
+    if (td_type_is_array(s->type) && s->count && !td_shape_plain(s))
+        convert(s, p->host ? b->run.slots[p->output_slot[i]] : stage, to, true);
 }
 
 /* Every output in turn: enqueues what brings it to the host (finish false), or converts it. */
@@ -187,7 +193,8 @@ static td_status_t drain(td_binding_t *b, td_status_t st, td_err_t *err) {
     return st;
 }
 
-td_status_t td_program_run(td_binding_t *b, const void *const *inputs, const void **outputs, const _Atomic(int) *cancel, td_err_t *err) {
+td_status_t td_program_run(td_binding_t *b, const void *const *inputs, const void **outputs,
+                           const _Atomic(int) *cancel, td_err_t *err) {
     const td_program_t *p = b->p;
     td_run_t *r = &b->run;
     td_status_t st = TD_OK;

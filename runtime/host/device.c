@@ -59,7 +59,8 @@ static td_status_t stream_create(td_device_t *dev, td_stream_use_t use, td_strea
     if (!s) return td_fail(err, TD_NOMEM, "no memory for a stream");
     *s = (host_stream_t){.base.device = dev};
     td_status_t st = TD_OK;
-    if (use != TD_STREAM_MAIN || d->delayed) st = td_queue_create(dev->alloc, d->delayed ? next_seed(d) : 0, &s->queue, err);
+    if (use != TD_STREAM_MAIN || d->delayed)
+        st = td_queue_create(dev->alloc, d->delayed ? next_seed(d) : 0, &s->queue, err);
     if (st) dev->alloc->put(dev->alloc->ctx, s, sizeof *s);
     else *out = &s->base;
     return st;
@@ -104,7 +105,8 @@ static td_status_t copy(td_stream_t *s, void *dst, const void *src, uint64_t byt
 static td_status_t memset32(td_stream_t *s, void *dst, uint32_t value, uint64_t bytes, td_err_t *err) {
     return enqueue(s, &(td_item_t){.kind = TD_ITEM_FILL, .value = value, .u.move = {dst, NULL, bytes}}, NULL, 0, err);
 }
-static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     if (!queue_of(s)) {
         td_queue_turn(NULL);
         return k->run(k, bufs, scratch, err);
@@ -116,8 +118,9 @@ static void kernel_release(td_kernel_t *k) {
 }
 
 static const td_device_ops_t ops = {
-    .name = "host", .joins_kernels = true, .destroy = destroy, .mem_get = mem_get, .mem_put = mem_put, .stream_create = stream_create,
-    .stream_destroy = stream_destroy, .stream_sync = stream_sync, .event_create = event_create,
+    .name = "host", .joins_kernels = true, .destroy = destroy, .mem_get = mem_get, .mem_put = mem_put,
+    .stream_create = stream_create, .stream_destroy = stream_destroy, .stream_sync = stream_sync,
+    .event_create = event_create,
     .event_destroy = event_destroy, .event_record = event_record, .stream_wait = stream_wait, .copy = copy,
     .upload = copy, .download = copy, .memset32 = memset32, .kernel_lower = td_host_kernel_lower,
     .library_lower = td_host_library_lower, .launch = launch, .kernel_release = kernel_release,
@@ -144,7 +147,8 @@ static td_status_t parse(const char *options, host_device_t *d, int *threads, td
         } else if (number(o, "threads", &v, &end) && v >= 1 && v <= TD_HOST_THREADS_MOST) {
             *threads = (int)v;
         } else {
-            return td_fail(err, TD_USAGE, "option '%s' of the host device is none of: delay=SEED (64 bits), threads=N (1 to %d)", o,
+            return td_fail(err, TD_USAGE,
+                           "option '%s' of the host device is none of: delay=SEED (64 bits), threads=N (1 to %d)", o,
                            TD_HOST_THREADS_MOST);
         }
     }
@@ -159,7 +163,8 @@ __attribute__((visibility("default"))) td_status_t td_host_device_open(const cha
     int threads = 0;
     td_status_t st = parse(options, d, &threads, err);
     if (!st && !td_host_threads_hold(threads))
-        st = td_fail(err, TD_USAGE, "a host device with %d threads is open, so there cannot be one with %d", td_host_threads(), threads);
+        st = td_fail(err, TD_USAGE, "a host device with %d threads is open, so there cannot be one with %d",
+                     td_host_threads(), threads);
     if (st) {
         alloc->put(alloc->ctx, d, sizeof *d);
         return st;

@@ -135,7 +135,8 @@ void td_queue_turn(const td_queue_t *to) {
 }
 
 td_status_t td_queue_push(td_queue_t *q, const td_item_t *item, void *const *bufs, uint32_t n, td_err_t *err) {
-    if (n > TD_LIMIT_KERNEL_ARGS) return td_fail(err, TD_LIMIT, "%u arguments over the limit of %u", n, TD_LIMIT_KERNEL_ARGS);
+    if (n > TD_LIMIT_KERNEL_ARGS)
+        return td_fail(err, TD_LIMIT, "%u arguments over the limit of %u", n, TD_LIMIT_KERNEL_ARGS);
     uint32_t words = ENTRY_WORDS + n, at = (uint32_t)(q->tail % RING_WORDS);
     uint32_t pad = at + words > RING_WORDS ? RING_WORDS - at : 0;
     td_queue_turn(q);

@@ -20,15 +20,18 @@ static td_status_t logical_stream(td_parse_t *c, const Xla__Gpu__AsyncStartThunk
     default: t->stream_use = TD_STREAM_MAIN; break;
     }
     if (id >= TD_LIMIT_STREAMS)
-        return td_fail(c->err, TD_LIMIT, "stream id %llu over the limit of %u", (unsigned long long)id, TD_LIMIT_STREAMS);
+        return td_fail(c->err, TD_LIMIT, "stream id %llu over the limit of %u", (unsigned long long)id,
+                       TD_LIMIT_STREAMS);
     t->stream = t->stream_use == TD_STREAM_MAIN ? -1 : (int64_t)id;
     return TD_OK;
 }
 
 static td_status_t add_pair(td_parse_t *c, td_thunk_t *t) {
     for (uint32_t i = 0; i < c->n_async; i++)
-        if (c->async[i].id == t->id) return td_fail(c->err, TD_MALFORMED, "async execution id %llu starts twice", (unsigned long long)t->id);
-    if (c->n_async == TD_LIMIT_ASYNC_PAIRS) return td_fail(c->err, TD_LIMIT, "more than %u async pairs", TD_LIMIT_ASYNC_PAIRS);
+        if (c->async[i].id == t->id)
+            return td_fail(c->err, TD_MALFORMED, "async execution id %llu starts twice", (unsigned long long)t->id);
+    if (c->n_async == TD_LIMIT_ASYNC_PAIRS)
+        return td_fail(c->err, TD_LIMIT, "more than %u async pairs", TD_LIMIT_ASYNC_PAIRS);
     if (c->n_async == c->cap_async) {
         uint32_t cap = c->cap_async ? 2 * c->cap_async : 16;
         void *v = td_arena_array(c->arena, cap, sizeof *c->async);
@@ -48,7 +51,8 @@ td_status_t td_async_start_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_th
     td_status_t st;
     t->id = p->async_execution_id;
     if ((st = logical_stream(c, p, t)) || (st = add_pair(c, t)) || (st = td_thunk_seqs(c, t, 1))) return st;
-    return td_thunk_parse_seq(c, "thunks", p->thunks ? p->thunks->thunks : NULL, p->thunks ? p->thunks->n_thunks : 0, &t->seqs[0]);
+    return td_thunk_parse_seq(c, "thunks", p->thunks ? p->thunks->thunks : NULL, p->thunks ? p->thunks->n_thunks : 0,
+                              &t->seqs[0]);
 }
 
 /* On an error too, the end is recorded: whoever waits for it must not go ahead of what is running already. */
@@ -72,7 +76,9 @@ td_status_t td_async_done_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thu
     t->id = msg->async_done_thunk->async_execution_id;
     for (uint32_t i = 0; i < c->n_async; i++)
         if (c->async[i].id == t->id) {
-            if (c->async[i].done) return td_fail(c->err, TD_MALFORMED, "async execution id %llu is done twice", (unsigned long long)t->id);
+            if (c->async[i].done)
+                return td_fail(c->err, TD_MALFORMED, "async execution id %llu is done twice",
+                               (unsigned long long)t->id);
             c->async[i].done = true;
             t->pair = i;
             return TD_OK;

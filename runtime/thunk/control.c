@@ -7,9 +7,12 @@
 
 td_status_t td_sequential_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
     td_status_t st = td_thunk_seqs(c, t, 1);
-    return st ? st : td_thunk_parse_seq(c, "thunks", msg->sequential_thunk->thunks, msg->sequential_thunk->n_thunks, &t->seqs[0]);
+    return st ? st : td_thunk_parse_seq(c, "thunks", msg->sequential_thunk->thunks, msg->sequential_thunk->n_thunks,
+                                        &t->seqs[0]);
 }
-td_status_t td_sequential_enqueue(td_run_t *r, const td_thunk_t *t) { return td_thunk_run_seq(r, "thunks", &t->seqs[0]); }
+td_status_t td_sequential_enqueue(td_run_t *r, const td_thunk_t *t) {
+    return td_thunk_run_seq(r, "thunks", &t->seqs[0]);
+}
 
 static td_status_t seq(td_parse_t *c, const char *what, const Xla__Gpu__ThunkSequenceProto *s, td_seq_t *out) {
     return td_thunk_parse_seq(c, what, s ? s->thunks : NULL, s ? s->n_thunks : 0, out);
@@ -24,7 +27,8 @@ td_status_t td_conditional_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_th
         return td_fail(c->err, TD_MALFORMED, "branch index is not one pred or s32 that fills its slice");
     t->index_is_pred = s->type == TD_PRED;
     if (!p->n_branch_thunks || (t->index_is_pred && p->n_branch_thunks != 2))
-        return td_fail(c->err, TD_MALFORMED, "%zu branches for an index of type %s", p->n_branch_thunks, td_type_name(s->type));
+        return td_fail(c->err, TD_MALFORMED, "%zu branches for an index of type %s", p->n_branch_thunks,
+                       td_type_name(s->type));
     if ((st = td_thunk_seqs(c, t, (uint32_t)p->n_branch_thunks))) return st;
     for (uint32_t i = 0; i < t->n_seqs; i++)
         if ((st = seq(c, "thunks", p->branch_thunks[i], &t->seqs[i]))) return td_prefix(c->err, st, "branch %u", i);
@@ -50,12 +54,17 @@ td_status_t td_conditional_enqueue(td_run_t *r, const td_thunk_t *t) {
 td_status_t td_while_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
     const Xla__Gpu__WhileThunkProto *p = msg->while_thunk;
     td_status_t st = td_thunk_args(c, t, 1);
-    if (st || (st = td_thunk_slice(c, "condition", p->condition_result_buffer_index, NULL, true, &t->args[0]))) return st;
-    if (t->args[0].size != 1) return td_fail(c->err, TD_MISMATCH, "condition has %llu bytes instead of 1", (unsigned long long)t->args[0].size);
+    if (st || (st = td_thunk_slice(c, "condition", p->condition_result_buffer_index, NULL, true, &t->args[0])))
+        return st;
+    if (t->args[0].size != 1)
+        return td_fail(c->err, TD_MISMATCH, "condition has %llu bytes instead of 1",
+                       (unsigned long long)t->args[0].size);
     t->has_trip_count = p->has_trip_count;
     t->trip_count = p->trip_count;
-    if (t->has_trip_count && t->trip_count < 0) return td_fail(c->err, TD_MALFORMED, "trip count %lld", (long long)t->trip_count);
-    if ((st = td_thunk_seqs(c, t, 2)) || (st = seq(c, "condition", p->condition_thunk_sequence, &t->seqs[0]))) return st;
+    if (t->has_trip_count && t->trip_count < 0)
+        return td_fail(c->err, TD_MALFORMED, "trip count %lld", (long long)t->trip_count);
+    if ((st = td_thunk_seqs(c, t, 2)) || (st = seq(c, "condition", p->condition_thunk_sequence, &t->seqs[0])))
+        return st;
     return seq(c, "body", p->body_thunk_sequence, &t->seqs[1]);
 }
 

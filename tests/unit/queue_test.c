@@ -40,7 +40,8 @@ static td_status_t bad_run(const td_kernel_t *k, void *const *bufs, void *scratc
     (void)k, (void)scratch;
     return td_fail(err, TD_DEVICE, "kernel %s gave up", (const char *)bufs[0]);
 }
-static const td_kernel_t note = {.run = note_run}, sum = {.run = sum_run}, gated = {.run = gate_run}, bad = {.run = bad_run};
+static const td_kernel_t note = {.run = note_run}, sum = {.run = sum_run};
+static const td_kernel_t gated = {.run = gate_run}, bad = {.run = bad_run};
 
 static void *open_later(void *ms) {
     nanosleep(&(struct timespec){0, (long)(uintptr_t)ms * 1000000}, NULL);
@@ -300,8 +301,10 @@ START_TEST(destroying_runs_what_is_left) {
 END_TEST
 
 START_TEST(options_are_checked) {
-    static const char *const refused[] = {"delay", "delay=", "delay=x", "delay=-1", "delay=1x", "delay=99999999999999999999", "fast",
-                                          "threads", "threads=0", "threads=65", "threads=x", "threads=2x", "delay=1,", "delay=1,fast", ","};
+    static const char *const refused[] = {"delay", "delay=", "delay=x", "delay=-1", "delay=1x",
+                                          "delay=99999999999999999999", "fast",
+                                          "threads", "threads=0", "threads=65", "threads=x", "threads=2x",
+                                          "delay=1,", "delay=1,fast", ","};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         td_err_t err = {0};
         td_device_t *d = NULL;

@@ -258,7 +258,8 @@ static td_status_t cancel_run(const td_kernel_t *k, void *const *bufs, void *scr
 }
 static const td_kernel_t bad = {.run = bad_run}, canceller = {.run = cancel_run};
 static const td_kernel_t *instead;
-static td_status_t launch_hook(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch_hook(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch,
+                               td_err_t *err) {
     return real->launch(s, launches++ == special ? instead : k, bufs, n, scratch, err);
 }
 static td_binding_t *hook(const td_kernel_t *k) {

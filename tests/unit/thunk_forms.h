@@ -11,6 +11,7 @@
 static td_arena_t arena;
 typedef Xla__Gpu__ThunkProto thunk_t;
 typedef Xla__Gpu__GpuExecutableProto exe_t;
+typedef Xla__BufferAssignment__BufferAllocationSliceProto slice_t;
 
 #define NEW_MSG(type, init) ((type *)memcpy(td_arena_zalloc(&arena, sizeof(type)), &(type)init, sizeof(type)))
 #define SET(obj, field, value) ((obj)->has_##field = 1, (obj)->field = (value))
@@ -27,12 +28,13 @@ static Xla__Gpu__ThunkSequenceProto *seq(size_t n, thunk_t **v) {
     memcpy(s->thunks, v, n * sizeof *v);
     return s;
 }
+#define ID(x) XLA__GPU__ASYNC_START_THUNK_PROTO__EXECUTION_STREAM_ID_##x
 static thunk_t *start_of(uint64_t id, uint64_t stream, Xla__Gpu__ThunkSequenceProto *body) {
-    Xla__Gpu__AsyncStartThunkProto *p = NEW_MSG(Xla__Gpu__AsyncStartThunkProto, XLA__GPU__ASYNC_START_THUNK_PROTO__INIT);
+    Xla__Gpu__AsyncStartThunkProto *p = NEW_MSG(Xla__Gpu__AsyncStartThunkProto,
+                                                XLA__GPU__ASYNC_START_THUNK_PROTO__INIT);
     SET(p, async_execution_id, id);
     p->thunks = body;
-    p->execution_stream_id_case = stream % 2 ? XLA__GPU__ASYNC_START_THUNK_PROTO__EXECUTION_STREAM_ID_COMMUNICATION_STREAM_ID
-                                             : XLA__GPU__ASYNC_START_THUNK_PROTO__EXECUTION_STREAM_ID_COMPUTATION_STREAM_ID;
+    p->execution_stream_id_case = stream % 2 ? ID(COMMUNICATION_STREAM_ID) : ID(COMPUTATION_STREAM_ID);
     p->computation_stream_id = stream / 2;
     return thunk(XLA__GPU__THUNK_PROTO__IMPL_ASYNC_START_THUNK, p);
 }
@@ -42,9 +44,8 @@ static thunk_t *done_of(uint64_t id) {
     return thunk(XLA__GPU__THUNK_PROTO__IMPL_ASYNC_DONE_THUNK, p);
 }
 /* A slice of the scratch allocation of the sample that no kernel's data lies in at that time. */
-static Xla__BufferAssignment__BufferAllocationSliceProto *slice(const exe_t *e, int64_t size) {
-    Xla__BufferAssignment__BufferAllocationSliceProto *s =
-        NEW_MSG(Xla__BufferAssignment__BufferAllocationSliceProto, XLA__BUFFER_ASSIGNMENT__BUFFER_ALLOCATION_SLICE_PROTO__INIT);
+static slice_t *slice(const exe_t *e, int64_t size) {
+    slice_t *s = NEW_MSG(slice_t, XLA__BUFFER_ASSIGNMENT__BUFFER_ALLOCATION_SLICE_PROTO__INIT);
     SET(s, offset, 16);
     SET(s, size, size);
     for (size_t i = 0; i < e->buffer_allocations->n_values; i++)
@@ -58,8 +59,10 @@ static thunk_t *loop_of(const exe_t *e, int64_t trips, Xla__Gpu__ThunkSequencePr
     SET(p, trip_count, trips);
     return thunk(XLA__GPU__THUNK_PROTO__IMPL_WHILE_THUNK, p);
 }
-static thunk_t *branch_of(const exe_t *e, Xla__Gpu__ThunkSequenceProto *body) { /* whatever the index, there is one branch */
-    Xla__Gpu__ConditionalThunkProto *p = NEW_MSG(Xla__Gpu__ConditionalThunkProto, XLA__GPU__CONDITIONAL_THUNK_PROTO__INIT);
+/* Whatever the index, there is one branch. */
+static thunk_t *branch_of(const exe_t *e, Xla__Gpu__ThunkSequenceProto *body) {
+    Xla__Gpu__ConditionalThunkProto *p = NEW_MSG(Xla__Gpu__ConditionalThunkProto,
+                                                 XLA__GPU__CONDITIONAL_THUNK_PROTO__INIT);
     p->branch_index_buffer = NEW_MSG(Xla__ShapedSliceProto, XLA__SHAPED_SLICE_PROTO__INIT);
     p->branch_index_buffer->slice = slice(e, 4);
     p->branch_index_buffer->shape = NEW_MSG(Xla__ShapeProto, XLA__SHAPE_PROTO__INIT);
