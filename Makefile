@@ -47,7 +47,7 @@ HOST_O = $(call obj,$(HOST_SRC)) $(ISA_O)
 GEN_O := $(GEN_C:.c=.o)
 LIB_O := $(call obj,$(LIB_SRC)) $(GEN_O)
 
-.PHONY: all deps check demo bench install clean headers check-unit check-system coverage
+.PHONY: all deps check demo bench bench-host install clean headers check-unit check-system coverage
 .SECONDARY:
 all: $(B)/thunkd $(B)/thunkctl $(B)/libthunk.a $(B)/thunkd-host.so
 
@@ -109,6 +109,11 @@ demo: deps
 	@tools/demo.sh $(B)
 bench: all
 	tests/bench/run.sh $(B)
+# NETS=folder GENERATOR=file.py JAX_PYTHON=python ONLY=net,... ROUNDS=n SECONDS=s JSON=file: tests/bench/host.py
+bench-host: all
+	@tests/bench/host.py $(B)/thunkctl $(if $(NETS),--nets $(NETS)) $(if $(GENERATOR),--generator $(GENERATOR)) \
+	  $(if $(JAX_PYTHON),--jax $(JAX_PYTHON)) $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JSON),--json $(JSON))
 install: all
 	install -D -m755 $(B)/thunkd $(DESTDIR)$(PREFIX)/bin/thunkd
 	install -D -m755 $(B)/thunkctl $(DESTDIR)$(PREFIX)/bin/thunkctl

@@ -143,11 +143,11 @@ def decoder(small):
         return scores.astype(jnp.float32), keys, values
 
     d = Draw(13, ml_dtypes.bfloat16)
-    p = {"words": d.normal(words, width, scale=0.3), "places": d.normal(room, width, scale=0.1), "norm": d.norm(width),
+    p = {"words": d.normal(words, width, scale=width**-0.5), "places": d.normal(room, width, scale=0.1), "norm": d.norm(width),
          "blocks": [block_weights(d, width) for _ in range(layers)]}
     cache = lambda: d.normal(layers, heads, room, width // heads)
     args = [np.array([words // 3], np.int32), np.int32(room // 2), cache(), cache(), p]
-    return {"fn": fn, "args": args, "req": 4, "donate": (2, 3), "tolerance": 3e-2}
+    return {"fn": fn, "args": args, "req": 4, "donate": (2, 3), "tolerance": 1e-1}
 
 
 MODELS = {"encoder": encoder, "convnet": convnet, "decoder": decoder}
