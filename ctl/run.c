@@ -12,7 +12,8 @@
 typedef struct run_args {
     const char *artifact;
     const char *inputs[CTL_FILES_MAX];
-    uint32_t n_inputs;
+    const char *weights[CTL_FILES_MAX];
+    uint32_t n_inputs, n_weights;
     const char *outputs;
     const char *device;
     long repeat, threads;
@@ -23,6 +24,8 @@ typedef struct run_args {
 static const struct argp_option options[] = {
     {"inputs", 'i', "FILE", 0, "Inputs as safetensors, named \"0\", \"1\"… in parameter order or by parameter name; "
                                "may be repeated", 0},
+    {"weights", 'w', "FILE", 0, "Like --inputs, for tensors that are the same in every run: what depends on them alone "
+                                "is computed once, before the runs; may be repeated", 0},
     {"outputs", 'o', "FILE", 0, "Write the outputs there as safetensors, named \"0\", \"1\"…", 0},
     {"device", 'd', "DEVICE", 0, "host (default), or host:OPTIONS, with commas between them: threads=N; delay=SEED: streams "
                                  "with random delays, for tests of ordering", 0},
@@ -48,6 +51,10 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state) {
         if (a->n_inputs == CTL_FILES_MAX) argp_error(state, "more than %d input files", CTL_FILES_MAX);
         a->inputs[a->n_inputs++] = arg;
         return 0;
+    case 'w':
+        if (a->n_weights == CTL_FILES_MAX) argp_error(state, "more than %d weight files", CTL_FILES_MAX);
+        a->weights[a->n_weights++] = arg;
+        return 0;
     case 'o': a->outputs = arg; return 0;
     case 'd': a->device = arg; return 0;
     case 'n': a->repeat = number(arg, state, "--repeat"); return 0;
@@ -70,11 +77,12 @@ static const struct argp argp = {options, parse_opt, "ARTIFACT", "Run an artifac
 
 /* Everything a run holds; freed in run_close. */
 typedef struct run {
-    ctl_tensors_t tensors;
+    ctl_tensors_t tensors, weights;
     td_device_t *device;
     td_program_t *program;
     td_binding_t *binding;
     const void **inputs;
+    bool *fixed;   /* inputs that are weights */
     void **copies; /* normalised booleans, misaligned tensors */
     const void **outputs;
     double *ms;
@@ -85,12 +93,14 @@ static void run_close(run_t *r) {
     for (uint32_t i = 0; r->copies && i < n; i++) free(r->copies[i]);
     free(r->copies);
     free(r->inputs);
+    free(r->fixed);
     free(r->outputs);
     free(r->ms);
     td_binding_destroy(r->binding);
     td_program_destroy(r->program);
     td_device_destroy(r->device);
     ctl_tensors_close(&r->tensors);
+    ctl_tensors_close(&r->weights);
 }
 
 /* Booleans other than 0 and 1 are normalised in a copy. */
@@ -123,6 +133,11 @@ static td_status_t bind_input(run_t *r, uint32_t i, td_err_t *err) {
     const td_st_tensor_t *t = ctl_tensors_find(&r->tensors, key);
     if (!t && *param) t = ctl_tensors_find(&r->tensors, param);
     if (!t) {
+        t = ctl_tensors_find(&r->weights, key);
+        if (!t && *param) t = ctl_tensors_find(&r->weights, param);
+        r->fixed[i] = t != NULL;
+    }
+    if (!t) {
         char shape[160];
         return td_fail(err, TD_MISMATCH, "input \"%u\" (parameter %s, %s) is missing", i, param,
                        td_shape_print(io->shape, false, shape, sizeof shape));
@@ -138,10 +153,11 @@ static td_status_t bind_inputs(run_t *r, td_err_t *err) {
     r->inputs = calloc(n + 1u, sizeof *r->inputs);
     r->copies = calloc(n + 1u, sizeof *r->copies);
     r->outputs = calloc(m + 1u, sizeof *r->outputs);
-    if (!r->inputs || !r->copies || !r->outputs) return td_fail(err, TD_NOMEM, "out of memory");
+    r->fixed = calloc(n + 1u, sizeof *r->fixed);
+    if (!r->inputs || !r->fixed || !r->copies || !r->outputs) return td_fail(err, TD_NOMEM, "out of memory");
     td_status_t s = TD_OK;
     for (uint32_t i = 0; s == TD_OK && i < n; i++) s = bind_input(r, i, err);
-    return s;
+    return s == TD_OK && r->weights.n ? td_program_bind(r->program, r->inputs, r->fixed, err) : s;
 }
 
 static td_status_t open_device(const run_args_t *a, td_device_t **out, td_err_t *err) {
@@ -209,6 +225,7 @@ static td_status_t tell_times(const run_t *r, const run_args_t *a, td_err_t *err
 static td_status_t run_all(run_t *r, const run_args_t *a, td_err_t *err) {
     td_status_t s = TD_OK;
     for (uint32_t i = 0; s == TD_OK && i < a->n_inputs; i++) s = ctl_tensors_add(&r->tensors, a->inputs[i], err);
+    for (uint32_t i = 0; s == TD_OK && i < a->n_weights; i++) s = ctl_tensors_add(&r->weights, a->weights[i], err);
     if (s == TD_OK) s = lower(r, a, err);
     if (s == TD_OK) s = bind_inputs(r, err);
     if (s == TD_OK) s = execute(r, a, err);

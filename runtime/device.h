@@ -81,6 +81,10 @@ typedef struct td_device_ops {
      * stream. Never allocates. */
     td_status_t (*launch)(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n_bufs, void *scratch,
                           td_err_t *err);
+    /* Bytes of argument `arg` in the form that the kernel likes best, 0: as it is. NULL: this device packs nothing.
+     * pack: brings it into that form (scratch as for a launch); from then on launches get the packed one. */
+    uint64_t (*pack_bytes)(const td_kernel_t *k, uint32_t arg);
+    td_status_t (*pack)(td_stream_t *s, td_kernel_t *k, uint32_t arg, const void *from, void *to, void *scratch, td_err_t *err);
     void (*kernel_release)(td_kernel_t *k); /* frees what is not in the arena; NULL is fine */
 } td_device_ops_t;
 

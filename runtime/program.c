@@ -184,6 +184,7 @@ td_status_t td_program_create(const td_module_t *m, td_device_t *dev, const td_a
 void td_program_destroy(td_program_t *p) {
     if (!p) return;
     release(p, &p->thunks);
+    release(p, &p->once);
     for (uint32_t i = 0; p->slots && i < p->n_slots; i++)
         if (p->slots[i].constant)
             p->dev->ops->mem_put(p->dev, p->slots[i].constant, p->slots[i].size ? p->slots[i].size : 1);

@@ -42,6 +42,12 @@ const char *td_program_name(const td_program_t *p);
 uint64_t td_program_bytes(const td_program_t *p);
 uint64_t td_program_binding_bytes(const td_program_t *p);
 
+/* Before any binding, at most once: the inputs with fixed[i] set will be these in every run, and their memory
+ * stays as it is while the program lives (td_program_run still gets their addresses). What depends on them alone
+ * is computed now and kept; arguments that kernels want in a form of their own are brought into it. Adds to
+ * td_program_bytes. After an error the program can only be destroyed. */
+td_status_t td_program_bind(td_program_t *p, const void *const *inputs, const bool *fixed, td_err_t *err);
+
 td_status_t td_binding_create(const td_program_t *p, const td_alloc_t *alloc, td_binding_t **out, td_err_t *err);
 void td_binding_destroy(td_binding_t *b);
 

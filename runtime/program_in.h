@@ -18,12 +18,23 @@ typedef struct td_lane_plan {
     uint64_t scratch;
 } td_lane_plan_t;
 
+/* An argument that a kernel wants in a form of its own, made once. */
+typedef struct td_pack {
+    td_kernel_t *kernel;
+    uint32_t arg;
+    td_kernel_arg_t from;
+    uint32_t slot;
+} td_pack_t;
+
 struct td_program {
     td_arena_t arena;
     const td_alloc_t *alloc;
     td_device_t *dev;
     const char *name;
     td_seq_t thunks;
+    td_seq_t once;       /* fixed.c: what runs when inputs are bound, */
+    td_pack_t *packs;    /* and what is packed then */
+    uint32_t n_packs, first_made; /* slots from first_made on are theirs */
     uint32_t n_thunks; /* nested ones too */
     td_slot_t *slots;
     uint32_t n_slots;
@@ -44,6 +55,9 @@ struct td_program {
 static inline bool td_shape_plain(const td_shape_t *s) { return s->default_layout && !s->packed; }
 /* What a tensor takes in convert or stage memory. */
 static inline uint64_t td_io_room(uint64_t bytes) { return (bytes + 127) & ~63ull; }
+
+/* run.c: runs `once` and the packs with the fixed inputs. */
+td_status_t td_binding_run_once(td_binding_t *b, const void *const *inputs, const bool *fixed, td_err_t *err);
 
 /* For tests of ordering: runs of bindings created later leave out wait k of td_program_wait_count. */
 uint32_t td_program_wait_count(const td_program_t *p);

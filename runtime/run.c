@@ -213,3 +213,25 @@ td_status_t td_program_run(td_binding_t *b, const void *const *inputs, const voi
     r->cancel = NULL;
     return st;
 }
+
+td_status_t td_binding_run_once(td_binding_t *b, const void *const *inputs, const bool *fixed, td_err_t *err) {
+    const td_program_t *p = b->p;
+    const td_device_ops_t *ops = p->dev->ops;
+    td_run_t *r = &b->run;
+    td_status_t st = TD_OK;
+    uint8_t *stage = b->stage;
+    r->err = err;
+    r->n_loops = 0;
+    r->stream = r->lanes[0].stream;
+    r->scratch = r->lanes[0].scratch;
+    for (uint32_t i = 0; i < p->n_inputs && !st; i++)
+        if (fixed[i]) st = bind_input(b, i, inputs[i], &stage, err);
+    if (!st) st = td_thunk_run_seq(r, "bound thunks", &p->once);
+    for (uint32_t i = 0; i < p->n_packs && !st; i++) {
+        const td_pack_t *k = &p->packs[i];
+        st = ops->pack(r->stream, k->kernel, k->arg, td_thunk_addr(r, &k->from), r->slots[k->slot], r->scratch, err);
+    }
+    st = drain(b, st, err);
+    r->err = NULL;
+    return st;
+}

@@ -84,7 +84,7 @@ static td_status_t bind_weight(td_model_t *m, uint32_t i, const td_st_tensor_t *
         if (((const uint8_t *)t->data)[k] > 1) s = td_fail(err, TD_MALFORMED, "a boolean is neither 0 nor 1");
     if (s != TD_OK) return td_prefix(err, s, "%s/weights.safetensors: parameter %u", m->dir, i);
     m->bound[i] = t->data;
-    return (uintptr_t)t->data % 16 ? align_weight(m, i, t, err) : TD_OK;
+    return (uintptr_t)t->data % td_io_align(io->shape) ? align_weight(m, i, t, err) : TD_OK;
 }
 
 /* With a list, exactly the parameters of the list; without one, whatever the file has. */
@@ -105,6 +105,15 @@ static td_status_t bind_weights(td_model_t *m, const td_model_config_t *c, td_er
         s = bind_weight(m, i, t, err);
     }
     return s;
+}
+
+/* What depends on the weights alone is computed here, once. */
+static td_status_t fix_weights(td_model_t *m, td_err_t *err) {
+    uint32_t n = td_program_input_count(m->program), bound = 0;
+    bool *fixed = TD_NEW_N(&m->arena, bool, n + 1u);
+    if (!fixed) return td_arena_fail(&m->arena, err);
+    for (uint32_t i = 0; i < n; i++) fixed[i] = m->bound[i] != NULL, bound += fixed[i];
+    return bound ? td_program_bind(m->program, m->bound, fixed, err) : TD_OK;
 }
 
 static td_status_t open_weights(td_model_t *m, td_err_t *err) {
@@ -203,6 +212,7 @@ td_status_t td_model_load(td_store_t *st, td_model_t *m, td_err_t *err) {
     if (s == TD_OK) s = make_program(st, m, err);
     if (s == TD_OK) s = open_weights(m, err);
     if (s == TD_OK) s = bind_weights(m, &c, err);
+    if (s == TD_OK) s = fix_weights(m, err);
     if (s == TD_OK) s = name_inputs(m, &c, err);
     if (s == TD_OK) s = name_outputs(m, &c, err);
     if (s == TD_OK) s = make_slots(m, st->opts.concurrency, err);

@@ -113,6 +113,11 @@ static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *buf
     }
     return td_queue_push(queue_of(s), &(td_item_t){.kind = TD_ITEM_LAUNCH, .u.launch = {k, scratch}}, bufs, n, err);
 }
+static uint64_t pack_bytes(const td_kernel_t *k, uint32_t arg) { return k->pack_bytes ? k->pack_bytes(k, arg) : 0; }
+static td_status_t pack(td_stream_t *s, td_kernel_t *k, uint32_t arg, const void *from, void *to, void *scratch, td_err_t *err) {
+    td_status_t st = stream_sync(s, err);
+    return st ? st : k->pack(k, arg, from, to, scratch, err);
+}
 static void kernel_release(td_kernel_t *k) {
     if (k && k->release) k->release(k);
 }
@@ -123,7 +128,7 @@ static const td_device_ops_t ops = {
     .event_create = event_create,
     .event_destroy = event_destroy, .event_record = event_record, .stream_wait = stream_wait, .copy = copy,
     .upload = copy, .download = copy, .memset32 = memset32, .kernel_lower = td_host_kernel_lower,
-    .library_lower = td_host_library_lower, .launch = launch, .kernel_release = kernel_release,
+    .library_lower = td_host_library_lower, .launch = launch, .pack_bytes = pack_bytes, .pack = pack, .kernel_release = kernel_release,
 };
 
 /* Is the option NAME=NUMBER? Its value then, with *end behind it. */

@@ -4,6 +4,7 @@
 
 #include "runtime/host/conv.h"
 #include "runtime/host/library.h"
+#include "runtime/host/pool.h"
 
 typedef struct reorder {
     td_strided_t filter;
@@ -16,8 +17,23 @@ static td_status_t run(const td_kernel_t *k, void *const *bufs, void *scratch, t
     const td_conv_desc_t *d = &p->d;
     td_conv_bufs_t b = {.x = bufs[0], .w = bufs[1], .y = bufs[2], .bias = d->has_bias ? bufs[3] : NULL,
                         .side = d->has_side ? bufs[3 + d->has_bias] : NULL};
-    return td_conv_run(p, &b, scratch, err);
+    if (k->packed) b.packed_w = bufs[1];
+    int team = td_pool_enter();
+    td_status_t st = td_conv_run(p, &b, scratch, err);
+    td_pool_leave(team);
+    return st;
 }
+
+/* The filter, unless it is what the kernel computes. */
+static uint64_t pack_bytes(const td_kernel_t *k, uint32_t arg) {
+    return arg == 1 ? td_conv_packed_bytes(k->library) : 0;
+}
+static td_status_t pack(td_kernel_t *k, uint32_t arg, const void *from, void *to, void *scratch, td_err_t *err) {
+    (void)arg;
+    k->packed = true;
+    return td_conv_pack(k->library, from, to, scratch, err);
+}
+
 static void release(td_kernel_t *k) { td_conv_plan_release((td_conv_plan_t *)(uintptr_t)k->library); }
 
 static td_status_t run_reorder(const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err) {
@@ -59,6 +75,7 @@ td_status_t td_host_conv_lower(td_device_t *dev, const void *desc, td_arena_t *a
         k->library = p;
         k->run = run;
         k->release = release;
+        k->pack_bytes = pack_bytes, k->pack = pack;
     }
     *out = k;
     return TD_OK;

@@ -105,6 +105,10 @@ typedef struct td_step {
 
 struct td_kernel {
     td_status_t (*run)(const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err);
+    /* NULL: nothing to pack; see td_device_ops */
+    uint64_t (*pack_bytes)(const td_kernel_t *k, uint32_t arg);
+    td_status_t (*pack)(td_kernel_t *k, uint32_t arg, const void *from, void *to, void *scratch, td_err_t *err);
+    bool packed;
     void (*release)(td_kernel_t *k); /* NULL: nothing outside the arena */
     td_step_t *steps;
     uint32_t n_steps;
