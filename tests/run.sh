@@ -124,6 +124,7 @@ one "SPDX lines" tools/check_spdx.sh
 one "docs/coverage.md (make coverage writes it)" bash -o pipefail -c '"$B/coverage" | diff docs/coverage.md -'
 one "generated documents" tools/check_docs.sh
 one "schema against the releases" python3 tools/schema_compare.py tests/data/schema-summary.txt
+one "conformance cases for the opcodes" python3 tests/conformance/coverage.py
 if command -v mandoc >/dev/null && compgen -G 'man/*.[1-8]' >/dev/null; then
   one "manual pages" mandoc -T lint -W error man/*.[1-8]
 fi

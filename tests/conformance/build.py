@@ -5,6 +5,7 @@ The messages are those of proto/schema, compiled by protoc when this runs. An ex
 plain ExecutableAndOptionsProto. Kernels without an image run on the host device only; library thunks
 (`Module.thunk`) run on any.
 """
+
 import functools
 import pathlib
 import subprocess
@@ -22,8 +23,17 @@ SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "proto" / "schema"
 def pool():
     with tempfile.TemporaryDirectory() as tmp:
         out = pathlib.Path(tmp) / "set"
-        subprocess.run(["protoc", f"-I{SCHEMA}", "--include_imports", f"--descriptor_set_out={out}",
-                        str(SCHEMA / "executable.proto")], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [
+                "protoc",
+                f"-I{SCHEMA}",
+                "--include_imports",
+                f"--descriptor_set_out={out}",
+                str(SCHEMA / "executable.proto"),
+            ],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
         files = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
     p = descriptor_pool.DescriptorPool()
     for f in files.file:
@@ -62,12 +72,21 @@ class Shape:
 
     def proto(self):
         if self.elements is not None:
-            return new("xla.ShapeProto", element_type=enum("xla.PrimitiveType", "TUPLE"), tuple_shapes=[e.proto() for e in self.elements])
+            return new(
+                "xla.ShapeProto",
+                element_type=enum("xla.PrimitiveType", "TUPLE"),
+                tuple_shapes=[e.proto() for e in self.elements],
+            )
         layout = new("xla.LayoutProto", minor_to_major=self.layout)
         if ty.bits_of(self.type) < 8:
             layout.element_size_in_bits = ty.bits_of(self.type)
-        return new("xla.ShapeProto", element_type=enum("xla.PrimitiveType", self.type.upper()), dimensions=self.dims, layout=layout,
-                   is_dynamic_dimension=[False] * len(self.dims))
+        return new(
+            "xla.ShapeProto",
+            element_type=enum("xla.PrimitiveType", self.type.upper()),
+            dimensions=self.dims,
+            layout=layout,
+            is_dynamic_dimension=[False] * len(self.dims),
+        )
 
 
 def S(type, *dims, layout=None):
@@ -100,8 +119,16 @@ class Computation:
     def op(self, opcode, shape, operands=(), called=(), **fields):
         """Appends an instruction; fields as in HloInstructionProto, messages as dicts. The last one is the root."""
         id = self.module.next_id()
-        m = new("xla.HloInstructionProto", name=f"{opcode}.{id}", opcode=opcode, shape=shape.proto(), id=id,
-                operand_ids=[o.id for o in operands], called_computation_ids=[c.id for c in called], **fields)
+        m = new(
+            "xla.HloInstructionProto",
+            name=f"{opcode}.{id}",
+            opcode=opcode,
+            shape=shape.proto(),
+            id=id,
+            operand_ids=[o.id for o in operands],
+            called_computation_ids=[c.id for c in called],
+            **fields,
+        )
         v = Value(id, m.name, shape, m)
         self.values.append(v)
         self.root = v
@@ -122,9 +149,14 @@ class Computation:
 
     def proto(self):
         params = [v.shape.proto() for v in self.values if v.message.opcode == "parameter"]
-        return new("xla.HloComputationProto", name=self.name, id=self.id, root_id=self.root.id,
-                   instructions=[v.message for v in self.values],
-                   program_shape=new("xla.ProgramShapeProto", parameters=params, result=self.root.shape.proto()))
+        return new(
+            "xla.HloComputationProto",
+            name=self.name,
+            id=self.id,
+            root_id=self.root.id,
+            instructions=[v.message for v in self.values],
+            program_shape=new("xla.ProgramShapeProto", parameters=params, result=self.root.shape.proto()),
+        )
 
 
 class Module:
@@ -165,12 +197,22 @@ class Module:
         """A constant with memory, named the way the compiler names its symbol."""
         v = self.entry.const(array, layout)
         v.buffers = [self.alloc(v.shape.bytes, is_constant=True)]
-        self.constants.append(new("xla.gpu.GpuExecutableProto.ConstantInfoProto", allocation_index=v.buffers[0][0],
-                                  symbol_name="buffer_for_" + v.name.replace(".", "_").replace("-", "_")))
+        self.constants.append(
+            new(
+                "xla.gpu.GpuExecutableProto.ConstantInfoProto",
+                allocation_index=v.buffers[0][0],
+                symbol_name="buffer_for_" + v.name.replace(".", "_").replace("-", "_"),
+            )
+        )
         return v
 
     def slice(self, buffer, shape, offset=0):
-        s = new("xla.buffer_assignment.BufferAllocationSliceProto", offset=offset, size=shape.bytes, buffer_allocation_index=buffer[0])
+        s = new(
+            "xla.buffer_assignment.BufferAllocationSliceProto",
+            offset=offset,
+            size=shape.bytes,
+            buffer_allocation_index=buffer[0],
+        )
         return new("xla.ShapedSliceProto", slice=s, shape=shape.proto())
 
     def slice_of(self, value, leaf=0):
@@ -203,8 +245,12 @@ class Module:
 
     def copy(self, source, destination, to=None):
         """A copy thunk between values of the same size."""
-        c = new("xla.gpu.CopyThunkProto", source_buffer=self.slice_of(source), destination_buffer=self.slice_of(destination),
-                mem_size=source.shape.bytes)
+        c = new(
+            "xla.gpu.CopyThunkProto",
+            source_buffer=self.slice_of(source),
+            destination_buffer=self.slice_of(destination),
+            mem_size=source.shape.bytes,
+        )
         self.thunk(to, device_to_device_copy_thunk=new("xla.gpu.DeviceToDeviceCopyThunkProto", copy_thunk=c))
 
     def buffer(self, shape):
@@ -228,12 +274,26 @@ class Module:
         root = self._root()
         for i, (v, leaf) in enumerate(self.outputs):
             self.allocations[v.buffers[leaf][0]].maybe_live_out = True
-        shape = new("xla.ProgramShapeProto", parameters=[p.shape.proto() for p in self.params], result=root.shape.proto())
+        shape = new(
+            "xla.ProgramShapeProto", parameters=[p.shape.proto() for p in self.params], result=root.shape.proto()
+        )
         config = new("xla.HloModuleConfigProto", entry_computation_layout=shape, replica_count=1, num_partitions=1)
-        hlo = new("xla.HloModuleProto", name=self.name, entry_computation_name=self.entry.name, entry_computation_id=self.entry.id,
-                  computations=[c.proto() for c in self.computations[1:] + self.computations[:1]], host_program_shape=shape)
-        e = new("xla.gpu.GpuExecutableProto", module_name=self.name, thunks=self.thunks, constants=self.constants, program_shape=shape,
-                hlo_module_with_config=new("xla.HloModuleProtoWithConfig", hlo_module=hlo, config=config))
+        hlo = new(
+            "xla.HloModuleProto",
+            name=self.name,
+            entry_computation_name=self.entry.name,
+            entry_computation_id=self.entry.id,
+            computations=[c.proto() for c in self.computations[1:] + self.computations[:1]],
+            host_program_shape=shape,
+        )
+        e = new(
+            "xla.gpu.GpuExecutableProto",
+            module_name=self.name,
+            thunks=self.thunks,
+            constants=self.constants,
+            program_shape=shape,
+            hlo_module_with_config=new("xla.HloModuleProtoWithConfig", hlo_module=hlo, config=config),
+        )
         e.gpu_compute_capability.cuda_compute_capability.major = 9
         e.buffer_allocations.values.extend(self.allocations)
         for i, (v, leaf) in enumerate(self.outputs):
@@ -243,7 +303,16 @@ class Module:
                 info.alias_config.parameter_number = a.parameter_number
                 info.alias_config.kind = enum("xla.Kind", "MUST_ALIAS")
                 a.is_parameter_aliased_with_output = True
-            e.output_info_map.append(new("xla.gpu.GpuExecutableProto.OutputInfoMapEntry", output_info=info,
-                                         shape_index=new("xla.ShapeIndexProto", indexes=[i])))
-        outer = new("xla.ExecutableAndOptionsProto", serialized_executable=e.SerializeToString(deterministic=True), pjrt_client_name="PjRtStreamExecutorClient")
+            e.output_info_map.append(
+                new(
+                    "xla.gpu.GpuExecutableProto.OutputInfoMapEntry",
+                    output_info=info,
+                    shape_index=new("xla.ShapeIndexProto", indexes=[i]),
+                )
+            )
+        outer = new(
+            "xla.ExecutableAndOptionsProto",
+            serialized_executable=e.SerializeToString(deterministic=True),
+            pjrt_client_name="PjRtStreamExecutorClient",
+        )
         return outer.SerializeToString(deterministic=True)

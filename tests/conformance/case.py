@@ -6,6 +6,7 @@ in a wider type than the one under test, never from a compiler. Cases of a famil
 <case>.aot, <case>.in.safetensors, <case>.out.safetensors. index.json says the rest;
 there `tolerance` is that of every output, or an object by output.
 """
+
 import json
 import pathlib
 import zipfile
@@ -14,12 +15,25 @@ import numpy as np
 
 import build
 import hlo_types as ty
-from build import S, Shape
+from build import Shape
 
 HERE = pathlib.Path(__file__).resolve().parent
-EPS = {"f32": 2.0**-23, "f64": 2.0**-52, "c64": 2.0**-23, "c128": 2.0**-52, "f16": 2.0**-10, "bf16": 2.0**-7,
-       "f8e4m3fn": 2.0**-3, "f8e5m2": 2.0**-2, "f8e4m3fnuz": 2.0**-3, "f8e5m2fnuz": 2.0**-2, "f8e4m3b11fnuz": 2.0**-3,
-       "f8e4m3": 2.0**-3, "f8e3m4": 2.0**-4, "f4e2m1fn": 2.0**-1}
+EPS = {
+    "f32": 2.0**-23,
+    "f64": 2.0**-52,
+    "c64": 2.0**-23,
+    "c128": 2.0**-52,
+    "f16": 2.0**-10,
+    "bf16": 2.0**-7,
+    "f8e4m3fn": 2.0**-3,
+    "f8e5m2": 2.0**-2,
+    "f8e4m3fnuz": 2.0**-3,
+    "f8e5m2fnuz": 2.0**-2,
+    "f8e4m3b11fnuz": 2.0**-3,
+    "f8e4m3": 2.0**-3,
+    "f8e3m4": 2.0**-4,
+    "f4e2m1fn": 2.0**-1,
+}
 cases = []
 
 
@@ -48,11 +62,15 @@ class Case:
         array = np.asarray(array)
         s = value.shape.leaves()[leaf]
         if (s.type, s.dims) != (ty.name_of(array), array.shape):
-            raise ValueError(f"{self.name}: {value.name} is {s.type}{s.dims}, expected value {array.dtype}{array.shape}")
+            raise ValueError(
+                f"{self.name}: {value.name} is {s.type}{s.dims}, expected value {array.dtype}{array.shape}"
+            )
         self.m.result(value, leaf)
         self.expect(array, tolerance, label)
 
-    def op(self, opcode, operands, want, tolerance=0, label="", shape=None, layout=None, called=(), into=None, **fields):
+    def op(
+        self, opcode, operands, want, tolerance=0, label="", shape=None, layout=None, called=(), into=None, **fields
+    ):
         """An instruction whose result is an output."""
         want = np.asarray(want)
         shape = shape or Shape(ty.name_of(want), want.shape, layout)
@@ -62,15 +80,25 @@ class Case:
 
     def files(self):
         aot = self.aot if self.aot is not None else self.m.executable()
-        return {f"{self.name}.aot": aot, f"{self.name}.in.safetensors": ty.write_safetensors(self.inputs),
-                f"{self.name}.out.safetensors": ty.write_safetensors(self.outputs)}
+        return {
+            f"{self.name}.aot": aot,
+            f"{self.name}.in.safetensors": ty.write_safetensors(self.inputs),
+            f"{self.name}.out.safetensors": ty.write_safetensors(self.outputs),
+        }
 
     def entry(self):
         one = all(t == self.tolerance[0] for t in self.tolerance)
         types = sorted({ty.name_of(a) for a in self.inputs + self.outputs} | self.types)
-        e = {"name": self.name, "family": self.family, "opcodes": self.opcodes, "types": types,
-             "tolerance": self.tolerance[0] if one else {str(i): t for i, t in enumerate(self.tolerance)}, "labels": self.labels,
-             "results": [ty.name_of(a) for a in self.outputs], "host_only": self.host_only}
+        e = {
+            "name": self.name,
+            "family": self.family,
+            "opcodes": self.opcodes,
+            "types": types,
+            "tolerance": self.tolerance[0] if one else {str(i): t for i, t in enumerate(self.tolerance)},
+            "labels": self.labels,
+            "results": [ty.name_of(a) for a in self.outputs],
+            "host_only": self.host_only,
+        }
         return e | ({"why": self.why} if self.why else {})
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Element-wise operations on complex numbers, away from branch points; errors are measured against the modulus."""
+
 import numpy as np
 
 import hlo_types as ty
-from build import S
 from case import EPS, Case
 
 
@@ -24,10 +24,27 @@ def part(t):
 
 
 UNARY = {
-    "exponential": np.exp, "exponential-minus-one": np.expm1, "log": np.log, "log-plus-one": np.log1p, "sqrt": np.sqrt,
-    "rsqrt": lambda z: 1 / np.sqrt(z), "sine": np.sin, "cosine": np.cos, "tan": np.tan, "tanh": np.tanh, "sinh": np.sinh,
-    "cosh": np.cosh, "asin": np.arcsin, "acos": np.arccos, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "atan": np.arctan,
-    "logistic": lambda z: 1 / (1 + np.exp(-z)), "sign": lambda z: z / np.abs(z), "cbrt": lambda z: np.exp(np.log(z) / 3),
+    "exponential": np.exp,
+    "exponential-minus-one": np.expm1,
+    "log": np.log,
+    "log-plus-one": np.log1p,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda z: 1 / np.sqrt(z),
+    "sine": np.sin,
+    "cosine": np.cos,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "atan": np.arctan,
+    "logistic": lambda z: 1 / (1 + np.exp(-z)),
+    "sign": lambda z: z / np.abs(z),
+    "cbrt": lambda z: np.exp(np.log(z) / 3),
 }
 
 
@@ -48,13 +65,24 @@ def make_unary():
     c = Case("complex", "abs", "abs", "the modulus does not overflow before it must; an infinite part wins over NaN")
     for k, t in enumerate(ty.COMPLEX):
         big = float(np.finfo(part(t)).max)
-        z = np.concatenate([sample(t, 920 + k), np.array([big * (0.5 + 0.5j), complex(np.inf, np.nan), 0, 1e-30 * (3 + 4j)], ty.dtype_of(t))])
+        z = np.concatenate(
+            [
+                sample(t, 920 + k),
+                np.array([big * (0.5 + 0.5j), complex(np.inf, np.nan), 0, 1e-30 * (3 + 4j)], ty.dtype_of(t)),
+            ]
+        )
         c.op("abs", [c.input(z)], np.abs(wide(z)).astype(part(t)), (8 * EPS[t], 0))
 
 
 def make_binary():
-    for opcode, f, room in [("add", np.add, 0), ("subtract", np.subtract, 0), ("multiply", np.multiply, 4), ("divide", np.divide, 8),
-                            ("power", np.power, 64), ("atan2", None, 64)]:
+    for opcode, f, room in [
+        ("add", np.add, 0),
+        ("subtract", np.subtract, 0),
+        ("multiply", np.multiply, 4),
+        ("divide", np.divide, 8),
+        ("power", np.power, 64),
+        ("atan2", None, 64),
+    ]:
         c = Case("complex", opcode, opcode)
         for k, t in enumerate(ty.COMPLEX):
             x, y = sample(t, 940 + k), sample(t, 960 + k)[::-1].copy()
@@ -71,22 +99,38 @@ def make_binary():
                 want = (-1j * np.log((v + 1j * u) / np.sqrt(v * v + u * u))).astype(x.dtype)
             else:
                 want = f(u, v).astype(x.dtype)
-            c.op(opcode, [c.input(x), c.input(y)], want, room and (room * EPS[t], 4 * EPS[t] if opcode == "atan2" else 0))
+            c.op(
+                opcode, [c.input(x), c.input(y)], want, room and (room * EPS[t], 4 * EPS[t] if opcode == "atan2" else 0)
+            )
     c = Case("complex", "power_zero", "power", "0^0 = 1, 0^y = 0 when y has a positive real part, x^0 = 1")
     for t in ty.COMPLEX:
         x, y = np.array([0, 0, 2 + 1j, 1], ty.dtype_of(t)), np.array([0, 2 + 0.5j, 0, 3 - 1j], ty.dtype_of(t))
         c.op("power", [c.input(x), c.input(y)], np.array([1, 0, 1, 1], x.dtype), (16 * EPS[t], 0))
     c = Case("complex", "compare", "compare", "both parts must be equal; NaN is not equal to itself; -0 = 0")
     for t in ty.COMPLEX:
-        x = np.array([1 + 2j, 1 + 2j, 1 + 2j, complex(np.nan, 0), complex(0, np.nan), complex(-0.0, 0.0)], ty.dtype_of(t))
-        y = np.array([1 + 2j, 1 + 3j, 2 + 2j, complex(np.nan, 0), complex(0, np.nan), complex(0.0, -0.0)], ty.dtype_of(t))
+        x = np.array(
+            [1 + 2j, 1 + 2j, 1 + 2j, complex(np.nan, 0), complex(0, np.nan), complex(-0.0, 0.0)], ty.dtype_of(t)
+        )
+        y = np.array(
+            [1 + 2j, 1 + 3j, 2 + 2j, complex(np.nan, 0), complex(0, np.nan), complex(0.0, -0.0)], ty.dtype_of(t)
+        )
         a, b = c.input(x), c.input(y)
         for d, want in [("EQ", x == y), ("NE", x != y)]:
-            c.op("compare", [a, b], want, label=f"{t} {d}", comparison_direction=d, comparison_order="PARTIAL", comparison_type="FLOAT")
+            c.op(
+                "compare",
+                [a, b],
+                want,
+                label=f"{t} {d}",
+                comparison_direction=d,
+                comparison_order="PARTIAL",
+                comparison_type="FLOAT",
+            )
 
 
 def make_parts():
-    c = Case("complex", "parts", "complex real imag", "NaN and -0 pass through; the imaginary part of a real number is 0")
+    c = Case(
+        "complex", "parts", "complex real imag", "NaN and -0 pass through; the imaginary part of a real number is 0"
+    )
     for t in ty.COMPLEX:
         re = np.array([1, -0.0, np.inf, np.nan, 2.5, 0], part(t))
         im = np.array([2, 0.0, -np.inf, 1, -0.0, np.nan], part(t))

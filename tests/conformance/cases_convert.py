@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversions: convert between all types, bitcast-convert, reduce-precision, stochastic-convert.
+"""Conversions: convert between all types, bitcast-convert, reduce-precision.
 
 Floats round to nearest, ties to even, in one step; to integers they are cut towards zero and saturate, NaN
 becomes 0; what a float format cannot hold becomes its infinity, or NaN where it has none. Integers wrap.
 Inputs whose value depends on an intermediate rounding to f32 are left out.
 """
+
 import numpy as np
 
 import hlo_types as ty
@@ -13,15 +14,78 @@ from case import Case
 from cases_integer import array, bounds, ints
 from cases_integer import sample as sample_ints
 
-FLOAT_INPUTS = [0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -1.5, -2.5, 0.4999, 1.9999, -1.9999, np.inf, -np.inf, np.nan,
-                127, 128, -128, -129, 255, 256, -1, 32767, 32768, 65535, 65536, 7, 8, -8, -9, 15, 16, 2.0**31, -(2.0**31),
-                2.0**32, 2.0**63, -(2.0**63), 2.0**64, 1e30, -1e30, 1e-3, 240, 248, 464, 480, 57344, 61440, 65504, 65520]
+FLOAT_INPUTS = [
+    0,
+    -0.0,
+    1,
+    -1,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -1.5,
+    -2.5,
+    0.4999,
+    1.9999,
+    -1.9999,
+    np.inf,
+    -np.inf,
+    np.nan,
+    127,
+    128,
+    -128,
+    -129,
+    255,
+    256,
+    -1,
+    32767,
+    32768,
+    65535,
+    65536,
+    7,
+    8,
+    -8,
+    -9,
+    15,
+    16,
+    2.0**31,
+    -(2.0**31),
+    2.0**32,
+    2.0**63,
+    -(2.0**63),
+    2.0**64,
+    1e30,
+    -1e30,
+    1e-3,
+    240,
+    248,
+    464,
+    480,
+    57344,
+    61440,
+    65504,
+    65520,
+]
 
 
 def floats(t, seed):
     """Values around every target's limits, exact ties of the 8-bit formats, random ones of all sizes."""
     rng = np.random.default_rng(seed)
-    ties = [1.0625, 1.1875, 1.125, 1.375, 2.0**-10, 3 * 2.0**-11, 2.0**-17, 3 * 2.0**-18, 17, 19, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-11]
+    ties = [
+        1.0625,
+        1.1875,
+        1.125,
+        1.375,
+        2.0**-10,
+        3 * 2.0**-11,
+        2.0**-17,
+        3 * 2.0**-18,
+        17,
+        19,
+        1 + 2.0**-8,
+        1 + 3 * 2.0**-8,
+        1 + 2.0**-11,
+    ]
     random = rng.choice([-1, 1], 24) * np.exp2(rng.uniform(-12, 12, 24))
     with np.errstate(all="ignore"):
         return np.array(FLOAT_INPUTS + ties + [-v for v in ties] + random.tolist(), np.float64).astype(ty.dtype_of(t))
@@ -106,7 +170,12 @@ def make_odd_floats():
     c.op("convert", [c.input(x)], x.astype(np.float32))
     back = np.exp2(np.arange(-126, 127, 11)).astype(np.float32)
     c.op("convert", [c.input(back)], back.astype(ty.dtype_of("f8e8m0fnu")))
-    c = Case("convert", "convert_f4e2m1fn", "convert", "all 16 values to f32; back: ties to even, saturation at 6, NaN is left out")
+    c = Case(
+        "convert",
+        "convert_f4e2m1fn",
+        "convert",
+        "all 16 values to f32; back: ties to even, saturation at 6, NaN is left out",
+    )
     x = np.arange(16).astype(np.uint8).view(ty.dtype_of("f4e2m1fn"))
     c.op("convert", [c.input(x)], x.astype(np.float32))
     back = np.array([0, -0.0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 6, 7, 100, -100, -5, 0.3, -1.4, 4.9], np.float32)
@@ -132,9 +201,19 @@ def bits_as(x, t):
 
 def make_bitcast():
     rng = np.random.default_rng(3)
-    widths = {8: ["s8", "u8"] + ty.F8, 16: ["s16", "u16", "f16", "bf16"], 32: ["s32", "u32", "f32"], 64: ["s64", "u64", "f64", "c64"]}
+    widths = {
+        8: ["s8", "u8"] + ty.F8,
+        16: ["s16", "u16", "f16", "bf16"],
+        32: ["s32", "u32", "f32"],
+        64: ["s64", "u64", "f64", "c64"],
+    }
     for n, types in widths.items():
-        c = Case("convert", f"bitcast_convert_{n}", "bitcast-convert", "same width: bits stay, NaN payloads and signs of zero included")
+        c = Case(
+            "convert",
+            f"bitcast_convert_{n}",
+            "bitcast-convert",
+            "same width: bits stay, NaN payloads and signs of zero included",
+        )
         for s in types:
             raw = rng.integers(0, 256, 6 * n).astype(np.uint8)
             if n == 8:
@@ -147,13 +226,31 @@ def make_bitcast():
                     u = f"u{n}"
                     w = v if t == u else c.m.op("bitcast-convert", S(u, raw.size * 8 // n), [v])
                     c.output(w, raw.view(ty.dtype_of(u)), label=f"{s} to {t}")
-    c = Case("convert", "bitcast_convert_width", "bitcast-convert", "a new last dimension holds the parts, lowest first; and back")
-    for s, t in [("f32", "u8"), ("f32", "u16"), ("f64", "s32"), ("u64", "u16"), ("s16", "s8"), ("u32", "bf16"), ("s32", "f16")]:
+    c = Case(
+        "convert",
+        "bitcast_convert_width",
+        "bitcast-convert",
+        "a new last dimension holds the parts, lowest first; and back",
+    )
+    for s, t in [
+        ("f32", "u8"),
+        ("f32", "u16"),
+        ("f64", "s32"),
+        ("u64", "u16"),
+        ("s16", "s8"),
+        ("u32", "bf16"),
+        ("s32", "f16"),
+    ]:
         x = rng.integers(0, 120, (3, 2, ty.bits_of(s) // 8)).astype(np.uint8).view(ty.dtype_of(s)).reshape(3, 2)
         y = bits_as(x, t)
         c.op("bitcast-convert", [c.input(x)], y, label=f"{s} to {t}")
         c.op("bitcast-convert", [c.input(y)], x, label=f"{t} to {s}")
-    c = Case("convert", "bitcast_convert_4bit", "bitcast-convert", "the first of two 4-bit elements is the low half of the byte")
+    c = Case(
+        "convert",
+        "bitcast_convert_4bit",
+        "bitcast-convert",
+        "the first of two 4-bit elements is the low half of the byte",
+    )
     x = np.array([0x21, 0xF0, 0x8E, 0x47, 0x00, 0xA5], np.uint8)
     halves = np.stack([x & 15, x >> 4], -1)
     c.op("bitcast-convert", [c.input(x)], halves.astype(ty.dtype_of("u4")), label="u8 to u4")
@@ -161,7 +258,12 @@ def make_bitcast():
     c.op("bitcast-convert", [c.input(x.view(np.int8))], signed.astype(ty.dtype_of("s4")), label="s8 to s4")
     c.op("bitcast-convert", [c.input(halves.astype(ty.dtype_of("u4")))], x, label="u4 to u8")
     nibbles = np.arange(-8, 8).astype(np.int8).astype(ty.dtype_of("s4"))
-    c.op("bitcast-convert", [c.input(nibbles)], (np.arange(-8, 8) & 15).astype(np.uint8).astype(ty.dtype_of("u4")), label="s4 to u4")
+    c.op(
+        "bitcast-convert",
+        [c.input(nibbles)],
+        (np.arange(-8, 8) & 15).astype(np.uint8).astype(ty.dtype_of("u4")),
+        label="s4 to u4",
+    )
 
 
 # element type: (exponent bits, mantissa bits, unsigned integer as wide)
@@ -194,20 +296,56 @@ def reduced(x, exponent, mantissa):
 
 
 def make_precision():
-    c = Case("convert", "reduce_precision", "reduce-precision",
-             "mantissa to nearest even; a smaller exponent range overflows to infinity and flushes what is below its normal numbers")
+    c = Case(
+        "convert",
+        "reduce_precision",
+        "reduce-precision",
+        "mantissa to nearest even; a smaller exponent range overflows to infinity, flushes below its normal numbers",
+    )
     rng = np.random.default_rng(4)
     for t in FORMAT:
         e, m, u = FORMAT[t]
         raw = rng.integers(0, np.iinfo(u).max, 120, dtype=u)
         with np.errstate(all="ignore"):
-            near = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, 65504, 65520, 2.0**-14, 2.0**-15, 1.9999, 240, 248, 447, 465, 480, 0.0156, 0.0155,
-                             1.0625, 1.1875, -1.375, 2.0**-24, 3.0e38], np.float64).astype(ty.dtype_of(t))
+            near = np.array(
+                [
+                    0,
+                    -0.0,
+                    np.inf,
+                    -np.inf,
+                    np.nan,
+                    1,
+                    65504,
+                    65520,
+                    2.0**-14,
+                    2.0**-15,
+                    1.9999,
+                    240,
+                    248,
+                    447,
+                    465,
+                    480,
+                    0.0156,
+                    0.0155,
+                    1.0625,
+                    1.1875,
+                    -1.375,
+                    2.0**-24,
+                    3.0e38,
+                ],
+                np.float64,
+            ).astype(ty.dtype_of(t))
             x = np.concatenate([raw.view(ty.dtype_of(t)), near])
         p = c.input(x)
         for exponent, mantissa in [(5, 10), (8, 7), (4, 3), (5, 2), (8, 23), (11, 52), (2, 1), (3, 0), (5, 23), (8, 3)]:
-            c.op("reduce-precision", [p], reduced(x, exponent, mantissa), label=f"{t} e{exponent}m{mantissa}", exponent_bits=exponent,
-                 mantissa_bits=mantissa)
+            c.op(
+                "reduce-precision",
+                [p],
+                reduced(x, exponent, mantissa),
+                label=f"{t} e{exponent}m{mantissa}",
+                exponent_bits=exponent,
+                mantissa_bits=mantissa,
+            )
 
 
 def make():

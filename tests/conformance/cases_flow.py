@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control flow and plumbing: thunks that order others, constants, and opcodes that only pass values on."""
+"""Control flow and plumbing: thunks that order others, move bytes or slices."""
+
 import numpy as np
 
-import hlo_types as ty
-from build import S, Shape, new
+from build import S, new
 from case import Case
-from cases_move import TYPES, fill, layouts
 
 SIGNED = dict(comparison_order="TOTAL", comparison_type="SIGNED")
 
@@ -24,7 +23,12 @@ def add_into(c, target, other, to):
 
 
 def make_while():
-    c = Case("flow", "while_condition", "while compare add", "until the condition's byte is 0; no iteration when it is at once")
+    c = Case(
+        "flow",
+        "while_condition",
+        "while compare add",
+        "until the condition's byte is 0; no iteration when it is at once",
+    )
     for n in (0, 1, 7):
         i, x = c.m.buffer(S("s32")), c.m.buffer(S("f32", 3))
         one, limit, zero = c.m.const(np.int32(1)), c.m.const(np.int32(n)), c.m.const(np.int32(0))
@@ -35,8 +39,14 @@ def make_while():
         p = c.m.op("compare", S("pred"), [i, limit], to=cond, comparison_direction="LT", **SIGNED)
         add_into(c, x, step, body)
         add_into(c, i, one, body)
-        c.m.thunk(while_thunk=new("xla.gpu.WhileThunkProto", condition_result_buffer_index=slice_of(c, p), condition_thunk_sequence=seq(cond),
-                                  body_thunk_sequence=seq(body)))
+        c.m.thunk(
+            while_thunk=new(
+                "xla.gpu.WhileThunkProto",
+                condition_result_buffer_index=slice_of(c, p),
+                condition_thunk_sequence=seq(cond),
+                body_thunk_sequence=seq(body),
+            )
+        )
         c.output(x, np.array([1 + n / 2, 2 + n / 4, 3 - n], np.float32), label=f"{n} times")
         c.output(i, np.int32(n), label="counter")
     c = Case("flow", "while_trip_count", "while", "as often as trip_count says, in and around another loop")
@@ -45,8 +55,16 @@ def make_while():
     for v in (x, y):
         c.m.copy(c.m.const(np.zeros(2, np.int32)), v)
     inner, body = [], []
-    loop = lambda n, thunks, to: c.m.thunk(to, while_thunk=new("xla.gpu.WhileThunkProto", trip_count=n, condition_result_buffer_index=slice_of(c, never),
-                                                               condition_thunk_sequence=seq([]), body_thunk_sequence=seq(thunks)))
+    loop = lambda n, thunks, to: c.m.thunk(
+        to,
+        while_thunk=new(
+            "xla.gpu.WhileThunkProto",
+            trip_count=n,
+            condition_result_buffer_index=slice_of(c, never),
+            condition_thunk_sequence=seq([]),
+            body_thunk_sequence=seq(thunks),
+        ),
+    )
     add_into(c, y, step, inner)
     loop(3, inner, body)
     add_into(c, x, step, body)
@@ -57,7 +75,12 @@ def make_while():
 
 
 def make_conditional():
-    c = Case("flow", "conditional", "conditional", "true takes branch 0; an index out of range, negative too, takes the last branch")
+    c = Case(
+        "flow",
+        "conditional",
+        "conditional",
+        "true takes branch 0; an index out of range, negative too, takes the last branch",
+    )
     for index in [True, False] + [np.int32(v) for v in (0, 1, 2, 3, -1, 2**31 - 1)]:
         pred = isinstance(index, bool)
         x, start = c.m.buffer(S("s32", 2)), c.m.const(np.array([5, 7], np.int32))
@@ -68,7 +91,11 @@ def make_conditional():
             add_into(c, x, c.m.const(np.array([10**k, -(10**k)], np.int32)), t)
             branches.append(seq(t))
         p = c.input(np.array(index))
-        c.m.thunk(conditional_thunk=new("xla.gpu.ConditionalThunkProto", branch_index_buffer=c.m.slice_of(p), branch_thunks=branches))
+        c.m.thunk(
+            conditional_thunk=new(
+                "xla.gpu.ConditionalThunkProto", branch_index_buffer=c.m.slice_of(p), branch_thunks=branches
+            )
+        )
         k = (0 if index else 1) if pred else int(index) if 0 <= index < n else n - 1
         c.output(x, np.array([5 + 10**k, 7 - 10**k], np.int32), label=f"index {index}")
 
@@ -77,16 +104,33 @@ def make_memory():
     c = Case("flow", "memory", "copy", "memzero, memset, copies, sequential, ids of the only device")
     x = c.input(np.arange(8, dtype=np.int32))
     for label, impl, want in [
-            ("zero", dict(memzero_thunk=lambda v: new("xla.gpu.MemzeroThunkProto", dest_buffer=c.m.slice_of(v))), np.zeros(8, np.int32)),
-            ("word", dict(memset32bit_value_thunk=lambda v: new("xla.gpu.Memset32BitValueThunkProto", dest_buffer=slice_of(c, v), value=0x80000001)),
-             np.full(8, -(2**31) + 1, np.int32))]:
+        (
+            "zero",
+            dict(memzero_thunk=lambda v: new("xla.gpu.MemzeroThunkProto", dest_buffer=c.m.slice_of(v))),
+            np.zeros(8, np.int32),
+        ),
+        (
+            "word",
+            dict(
+                memset32bit_value_thunk=lambda v: new(
+                    "xla.gpu.Memset32BitValueThunkProto", dest_buffer=slice_of(c, v), value=0x80000001
+                )
+            ),
+            np.full(8, -(2**31) + 1, np.int32),
+        ),
+    ]:
         v = c.m.buffer(S("s32", 8))
         c.m.copy(x, v)
         c.m.thunk(**{k: f(v) for k, f in impl.items()})
         c.output(v, want, label=label)
     v, part = c.m.buffer(S("s32", 8)), S("s32", 3)
     c.m.copy(x, v)
-    copy = new("xla.gpu.CopyThunkProto", source_buffer=c.m.slice(x.buffers[0], part, 4), destination_buffer=c.m.slice(v.buffers[0], part, 20), mem_size=12)
+    copy = new(
+        "xla.gpu.CopyThunkProto",
+        source_buffer=c.m.slice(x.buffers[0], part, 4),
+        destination_buffer=c.m.slice(v.buffers[0], part, 20),
+        mem_size=12,
+    )
     c.m.thunk(device_to_device_copy_thunk=new("xla.gpu.DeviceToDeviceCopyThunkProto", copy_thunk=copy))
     c.output(v, np.array([0, 1, 2, 3, 4, 1, 2, 3], np.int32), label="part of a buffer")
     for kind in ("replica_id_thunk", "partition_id_thunk"):
@@ -101,12 +145,18 @@ def make_memory():
     c.output(v, np.arange(8, dtype=np.int32) * 2, label="sequential")
     c = Case("flow", "async", "add", "two bodies on two streams, each waited for; a body inside a body")
     x, parts = c.input(np.arange(5, dtype=np.float32)), []
-    for k, stream in enumerate([dict(computation_stream_id=1), dict(communication_stream_id=0), dict(memcpy_stream_id=2)]):
+    for k, stream in enumerate(
+        [dict(computation_stream_id=1), dict(communication_stream_id=0), dict(memcpy_stream_id=2)]
+    ):
         v, body = c.m.buffer(S("f32", 5)), []
         c.m.copy(x, v, body)
         for _ in range(k + 1):
             add_into(c, v, x, body)
-        c.m.thunk(async_start_thunk=new("xla.gpu.AsyncStartThunkProto", async_execution_id=100 + k, thunks=seq(body), **stream))
+        c.m.thunk(
+            async_start_thunk=new(
+                "xla.gpu.AsyncStartThunkProto", async_execution_id=100 + k, thunks=seq(body), **stream
+            )
+        )
         parts.append(v)
     for k in (2, 0, 1):
         c.m.thunk(async_done_thunk=new("xla.gpu.AsyncDoneThunkProto", async_execution_id=100 + k))
@@ -116,137 +166,100 @@ def make_memory():
 
 
 def make_slices():
-    c = Case("flow", "dynamic_slice_fusion", "dynamic-slice dynamic-update-slice", "slices that move with a loop's counter and are clamped at the ends")
+    c = Case(
+        "flow",
+        "dynamic_slice_fusion",
+        "dynamic-slice dynamic-update-slice",
+        "slices that move with a loop's counter and are clamped at the ends",
+    )
     x, never = c.input(np.arange(24, dtype=np.float32).reshape(6, 4)), c.m.buffer(S("pred"))
-    for stride, offset, label in [(16, 0, "forward"), (-16, 80, "backward"), (32, 0, "past the end"), (16, -32, "before the start")]:
+    for stride, offset, label in [
+        (16, 0, "forward"),
+        (-16, 80, "backward"),
+        (32, 0, "past the end"),
+        (16, -32, "before the start"),
+    ]:
         y = c.m.buffer(S("f32", 6, 4))
         c.m.thunk(memzero_thunk=new("xla.gpu.MemzeroThunkProto", dest_buffer=c.m.slice_of(y)))
         row = S("f32", 1, 4)
-        copy = new("xla.gpu.CopyThunkProto", source_buffer=c.m.slice((0, 16), row), destination_buffer=c.m.slice((1, 16), row), mem_size=16)
+        copy = new(
+            "xla.gpu.CopyThunkProto",
+            source_buffer=c.m.slice((0, 16), row),
+            destination_buffer=c.m.slice((1, 16), row),
+            mem_size=16,
+        )
         inner = []
         c.m.thunk(inner, device_to_device_copy_thunk=new("xla.gpu.DeviceToDeviceCopyThunkProto", copy_thunk=copy))
         config = lambda o, s: new("xla.gpu.DynamicSliceConfig", loop_index=0, byte_offset=o, byte_stride=s)
         P = "xla.gpu.DynamicSliceFusionThunkProto."
-        fusion = new(P[:-1], embedded_thunks=seq(inner),
-                     parameters=[new(P + "ParameterProto", parameter_number=0, parameter_shape=x.shape.proto(), slice_shape=row.proto(),
-                                     slice_config=config(offset, stride))],
-                     results=[new(P + "ResultProto", result_number=0, result_shape=y.shape.proto(), update_shape=row.proto(), update_config=config(0, 16))],
-                     parameter_buffers=[slice_of(c, x)], result_buffers=[slice_of(c, y)],
-                     slice_allocations=[new("xla.BufferAllocationProto", index=i, size=16) for i in range(2)])
+        fusion = new(
+            P[:-1],
+            embedded_thunks=seq(inner),
+            parameters=[
+                new(
+                    P + "ParameterProto",
+                    parameter_number=0,
+                    parameter_shape=x.shape.proto(),
+                    slice_shape=row.proto(),
+                    slice_config=config(offset, stride),
+                )
+            ],
+            results=[
+                new(
+                    P + "ResultProto",
+                    result_number=0,
+                    result_shape=y.shape.proto(),
+                    update_shape=row.proto(),
+                    update_config=config(0, 16),
+                )
+            ],
+            parameter_buffers=[slice_of(c, x)],
+            result_buffers=[slice_of(c, y)],
+            slice_allocations=[new("xla.BufferAllocationProto", index=i, size=16) for i in range(2)],
+        )
         body = []
         c.m.thunk(body, dynamic_slice_fusion_thunk=fusion)
-        c.m.thunk(while_thunk=new("xla.gpu.WhileThunkProto", trip_count=6, condition_result_buffer_index=slice_of(c, never),
-                                  condition_thunk_sequence=seq([]), body_thunk_sequence=seq(body)))
+        c.m.thunk(
+            while_thunk=new(
+                "xla.gpu.WhileThunkProto",
+                trip_count=6,
+                condition_result_buffer_index=slice_of(c, never),
+                condition_thunk_sequence=seq([]),
+                body_thunk_sequence=seq(body),
+            )
+        )
         rows = [min(max((offset + i * stride) // 16, 0), 5) for i in range(6)]
         c.output(y, np.arange(24, dtype=np.float32).reshape(6, 4)[rows], label=label)
     c = Case("flow", "dynamic_memcpy", "dynamic-slice", "offsets of each iteration")
     y, body = c.m.buffer(S("s32", 4)), []
     x = c.input(np.array([10, 20, 30, 40], np.int32))
     never = c.m.buffer(S("pred"))
-    offsets = new("xla.gpu.DynamicMemcpyThunkProto.Offsets", depends_on_loop=True, src_offsets=[0, 4, 8, 12], dst_offsets=[12, 8, 4, 0])
-    c.m.thunk(body, dynamic_memcpy_thunk=new("xla.gpu.DynamicMemcpyThunkProto", source_buffer=c.m.slice_of(x), destination_buffer=c.m.slice_of(y),
-                                             mem_size=4, offsets=offsets))
-    c.m.thunk(while_thunk=new("xla.gpu.WhileThunkProto", trip_count=4, condition_result_buffer_index=slice_of(c, never),
-                              condition_thunk_sequence=seq([]), body_thunk_sequence=seq(body)))
+    offsets = new(
+        "xla.gpu.DynamicMemcpyThunkProto.Offsets",
+        depends_on_loop=True,
+        src_offsets=[0, 4, 8, 12],
+        dst_offsets=[12, 8, 4, 0],
+    )
+    c.m.thunk(
+        body,
+        dynamic_memcpy_thunk=new(
+            "xla.gpu.DynamicMemcpyThunkProto",
+            source_buffer=c.m.slice_of(x),
+            destination_buffer=c.m.slice_of(y),
+            mem_size=4,
+            offsets=offsets,
+        ),
+    )
+    c.m.thunk(
+        while_thunk=new(
+            "xla.gpu.WhileThunkProto",
+            trip_count=4,
+            condition_result_buffer_index=slice_of(c, never),
+            condition_thunk_sequence=seq([]),
+            body_thunk_sequence=seq(body),
+        )
+    )
     c.output(y, np.array([40, 30, 20, 10], np.int32))
-
-
-def make_constants():
-    c = Case("flow", "constants", "constant copy", "every type, in the literal's layout; packed elements; empty arrays; inside a kernel and with memory of their own")
-    for k, t in enumerate(TYPES + ["u8", "s16", "f16", "f8e5m2", "u64", "s64", "u32"]):
-        for dims in [(3, 5), (0, 2), ()]:
-            x, layout = fill(t, dims, k), layouts(len(dims))[k % len(layouts(len(dims)))]
-            v = c.m.const(x, layout)
-            c.op("copy", [v], x, label=f"{t}{list(dims)} with memory")
-            f = c.m.computation("inner")
-            inner = f.const(x, layout)
-            f.op("copy", Shape(t, dims), [inner])
-            c.output(c.m.fusion(f, []), x, label=f"{t}{list(dims)} in the kernel")
-
-
-def make_inside():
-    """Opcodes of called computations, as one kernel each."""
-    c = Case("flow", "calls", "call fusion tuple get-tuple-element opt-barrier add-dependency after-all domain map", "nested, with tuples passed through")
-    x, y = fill("f32", (3, 4), 1), fill("f32", (3, 4), 8)
-    a = S("f32", 3, 4)
-    g = c.m.computation("product")
-    p, q = g.param(a), g.param(a)
-    g.op("multiply", a, [p, q])
-    h = c.m.computation("pair")
-    p, q = h.param(a), h.param(a)
-    h.tuple([h.op("call", a, [p, q], [g]), h.op("subtract", a, [p, q])])
-    f = c.m.computation("outer")
-    p, q = f.param(a), f.param(a)
-    r = f.op("fusion", h.root.shape, [p, q], [h], fusion_kind="kLoop")
-    b = f.op("opt-barrier", r.shape, [r])
-    first, second = (f.op("get-tuple-element", a, [b], tuple_index=i) for i in range(2))
-    d = f.op("domain", a, [first])
-    f.tuple([f.op("add", a, [d, second]), second, first])
-    v = c.m.fusion(f, [c.input(x), c.input(y)])
-    for leaf, want in enumerate([x * y + (x - y), x - y, x * y]):
-        c.output(v, want, leaf=leaf, label=f"result {leaf}")
-    c = Case("flow", "loops_inside", "while conditional", "loops and branches inside a kernel")
-    i, state = S("s32"), Shape(elements=[S("s32"), S("f32", 3)])
-    cond = c.m.computation("condition")
-    p = cond.param(state)
-    cond.op("compare", S("pred"), [cond.op("get-tuple-element", i, [p], tuple_index=0), cond.const(np.int32(5))], comparison_direction="LT", **SIGNED)
-    body = c.m.computation("body")
-    p = body.param(state)
-    n, x = body.op("get-tuple-element", i, [p], tuple_index=0), body.op("get-tuple-element", S("f32", 3), [p], tuple_index=1)
-    body.tuple([body.op("add", i, [n, body.const(np.int32(1))]), body.op("add", S("f32", 3), [x, x])])
-    f = c.m.computation("loop")
-    x = f.param(S("f32", 3))
-    w = f.op("while", state, [f.tuple([f.const(np.int32(2)), x])], [body, cond])
-    f.op("get-tuple-element", S("f32", 3), [w], tuple_index=1)
-    v = np.array([1, -2, 0.5], np.float32)
-    c.output(c.m.fusion(f, [c.input(v)]), v * 8, label="while")
-    branches = []
-    for k in range(3):
-        b = c.m.computation(f"branch{k}")
-        q = b.param(S("f32", 3))
-        b.op(["negate", "abs", "sign"][k], S("f32", 3), [q])
-        branches.append(b)
-    for index in [0, 1, 2, 3, -5]:
-        f = c.m.computation("switch")
-        k, x = f.param(S("s32")), f.param(S("f32", 3))
-        f.op("conditional", S("f32", 3), [k, x, x, x], branches)
-        want = [-v, np.abs(v), np.sign(v)][index if 0 <= index < 3 else 2]
-        c.output(c.m.fusion(f, [c.input(np.int32(index)), c.input(v)]), want, label=f"branch {index}")
-    for index in (True, False):
-        f = c.m.computation("choose")
-        k, x = f.param(S("pred")), f.param(S("f32", 3))
-        f.op("conditional", S("f32", 3), [k, x, x], branches[:2])
-        c.output(c.m.fusion(f, [c.input(np.array(index)), c.input(v)]), -v if index else np.abs(v), label=f"branch {index}")
-    c = Case("flow", "sizes", "get-dimension-size set-dimension-size partition-id replica-id", "static sizes; the only device is number 0")
-    x = c.input(np.arange(12, dtype=np.float32).reshape(3, 4))
-    c.op("get-dimension-size", [x], np.int32(4), dimensions=[1], label="bound")
-    c.op("partition-id", [], np.uint32(0), label="partition-id")
-    c.op("replica-id", [], np.uint32(0), label="replica-id")
-
-
-def make_aliases():
-    c = Case("flow", "several_outputs", "fusion", "results in the memory of operands that other results read too")
-    a = S("f32", 40, 50)
-    f = c.m.computation("swap")
-    p, q = f.param(a), f.param(a)
-    f.tuple([f.op("add", a, [p, q]), f.op("subtract", a, [p, q]), f.op("transpose", S("f32", 50, 40), [p], dimensions=[1, 0])])
-    x, y = fill("f32", (40, 50), 1), fill("f32", (40, 50), 5)
-    u, w = c.input(x), c.input(y)
-    v = c.m.entry.op("fusion", f.root.shape, [u, w], [f], fusion_kind="kLoop")
-    v.buffers = [w.buffers[0], u.buffers[0], c.m.alloc(a.bytes)]
-    c.m.kernel(v.name, [(u.buffers[0], a), (w.buffers[0], a)], list(zip(v.buffers, f.root.shape.leaves())))
-    for leaf, want in enumerate([x + y, x - y, x.T]):
-        c.output(v, want, leaf=leaf, label=["into operand 1", "into operand 0", "transposed"][leaf])
-    c = Case("flow", "reduce_beside", "reduce exponential", "a reduction of an operand beside an element-wise result in its memory")
-    f = c.m.computation("both")
-    p = f.param(a)
-    f.tuple([f.op("negate", a, [p]), f.op("reduce", S("f32", 50), [p, f.const(np.float32(0))], [c.m.scalar("add", "f32")], dimensions=[0])])
-    u = c.input(x)
-    v = c.m.entry.op("fusion", f.root.shape, [u], [f], fusion_kind="kInput")
-    v.buffers = [u.buffers[0], c.m.alloc(200)]
-    c.m.kernel(v.name, [(u.buffers[0], a)], list(zip(v.buffers, f.root.shape.leaves())))
-    c.output(v, -x, label="negated")
-    c.output(v, x.sum(0), (1e-6, 1e-6), leaf=1, label="sum")
 
 
 def make():
@@ -254,6 +267,3 @@ def make():
     make_conditional()
     make_memory()
     make_slices()
-    make_constants()
-    make_inside()
-    make_aliases()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations with indices: dynamic slices, gather, scatter, sort, top-k."""
+
 import numpy as np
 
 import hlo_types as ty
@@ -19,14 +20,26 @@ def clamp_start(start, dims, sizes):
     return [int(min(max(int(s), 0), d - n)) for s, d, n in zip(start, dims, sizes)]
 
 
-STARTS = [((10,), (3,), (2,)), ((10,), (3,), (9,)), ((10,), (3,), (-4,)), ((4, 6), (2, 3), (1, 2)), ((4, 6), (2, 3), (3, -1)),
-          ((2, 3, 4), (1, 3, 2), (5, 1, 1)), ((3, 2, 3, 2, 3, 2), (1, 2, 2, 1, 3, 1), (1, 0, 2, 1, 0, 1)), ((), (), ()), ((0, 3), (0, 2), (0, 1)),
-          ((5,), (0,), (9,)), ((6,), (6,), (2,))]
+STARTS = [
+    ((10,), (3,), (2,)),
+    ((10,), (3,), (9,)),
+    ((10,), (3,), (-4,)),
+    ((4, 6), (2, 3), (1, 2)),
+    ((4, 6), (2, 3), (3, -1)),
+    ((2, 3, 4), (1, 3, 2), (5, 1, 1)),
+    ((3, 2, 3, 2, 3, 2), (1, 2, 2, 1, 3, 1), (1, 0, 2, 1, 0, 1)),
+    ((), (), ()),
+    ((0, 3), (0, 2), (0, 1)),
+    ((5,), (0,), (9,)),
+    ((6,), (6,), (2,)),
+]
 
 
 def make_dynamic():
     c = Case("index", "dynamic-slice", "dynamic-slice", "start indices are clamped so that the slice fits")
-    u = Case("index", "dynamic-update-slice", "dynamic-update-slice", "start indices are clamped so that the update fits")
+    u = Case(
+        "index", "dynamic-update-slice", "dynamic-update-slice", "start indices are clamped so that the update fits"
+    )
     k = 0
     for dims, sizes, start in STARTS:
         for layout in layouts(len(dims)):
@@ -37,13 +50,30 @@ def make_dynamic():
             x, y = fill(t, dims, k), fill(t, sizes, k + 40)
             label = f"{t}{list(dims)} at {[int(s) for s in start_of_type]}"
             to = layouts(len(dims), 3)[k % len(layouts(len(dims)))]
-            c.op("dynamic-slice", [c.input(x, layout)] + [c.input(s) for s in start_of_type], x[where], layout=to, label=label,
-                 dynamic_slice_sizes=sizes)
+            c.op(
+                "dynamic-slice",
+                [c.input(x, layout)] + [c.input(s) for s in start_of_type],
+                x[where],
+                layout=to,
+                label=label,
+                dynamic_slice_sizes=sizes,
+            )
             want = x.copy()
             want[where] = y
-            u.op("dynamic-update-slice", [u.input(x, layout), u.input(y, to)] + [u.input(s) for s in start_of_type], want, layout=layout, label=label)
+            u.op(
+                "dynamic-update-slice",
+                [u.input(x, layout), u.input(y, to)] + [u.input(s) for s in start_of_type],
+                want,
+                layout=layout,
+                label=label,
+            )
             k += 1
-    c = Case("index", "dynamic-slice_vector", "dynamic-slice dynamic-update-slice", "start indices as one array, the older form")
+    c = Case(
+        "index",
+        "dynamic-slice_vector",
+        "dynamic-slice dynamic-update-slice",
+        "start indices as one array, the older form",
+    )
     x = fill("f32", (5, 6), 1)
     s = np.array([2, 5], np.int32)
     c.op("dynamic-slice", [c.input(x), c.input(s)], x[2:4, 3:6], dynamic_slice_sizes=(2, 3))
@@ -53,14 +83,18 @@ def make_dynamic():
 
 
 def make_in_place():
-    c = Case("index", "in_place", "dynamic-update-slice scatter add sort", "results in the memory of a donated parameter")
+    c = Case(
+        "index", "in_place", "dynamic-update-slice scatter add sort", "results in the memory of a donated parameter"
+    )
     for t in ("f32", "bf16", "s8", "c64"):
         x, y = fill(t, (6, 4), 3), fill(t, (2, 4), 50)
         p = c.input(x)
         want = x.copy()
         want[3:5] = y
         zero = c.input(scalar(0, "s32"))
-        c.op("dynamic-update-slice", [p, c.input(y), c.input(scalar(3, "s32")), zero], want, label=f"{t} update", into=p)
+        c.op(
+            "dynamic-update-slice", [p, c.input(y), c.input(scalar(3, "s32")), zero], want, label=f"{t} update", into=p
+        )
     x, y = fill("f32", (9,), 1), fill("f32", (9,), 2)
     p = c.input(x)
     c.op("add", [p, c.input(y)], x + y, label="f32 add", into=p)
@@ -72,8 +106,15 @@ def make_in_place():
     p = c.input(x)
     want = x.copy()
     np.add.at(want, i[:, 0], v)
-    c.op("scatter", [p, c.input(i), c.input(v)], want, label="s32 scatter", into=p, called=[c.m.scalar("add", "s32")],
-         scatter_dimension_numbers=dict(inserted_window_dims=[0], scatter_dims_to_operand_dims=[0], index_vector_dim=1))
+    c.op(
+        "scatter",
+        [p, c.input(i), c.input(v)],
+        want,
+        label="s32 scatter",
+        into=p,
+        called=[c.m.scalar("add", "s32")],
+        scatter_dimension_numbers=dict(inserted_window_dims=[0], scatter_dims_to_operand_dims=[0], index_vector_dim=1),
+    )
     # the slice that the update replaces is read by the update itself
     f = c.m.computation("shift")
     a, i, one = f.param(S("f32", 5)), f.param(S("s32")), f.const(np.int32(1))
@@ -81,7 +122,11 @@ def make_in_place():
     f.op("dynamic-update-slice", S("f32", 5), [a, before, f.op("add", S("s32"), [i, one])])
     x = np.arange(5).astype(np.float32)
     p = c.input(x)
-    c.output(c.m.fusion(f, [p, c.input(scalar(1, "s32"))], into=p), np.array([0, 1, 1, 2, 4], np.float32), label="f32 overlap")
+    c.output(
+        c.m.fusion(f, [p, c.input(scalar(1, "s32"))], into=p),
+        np.array([0, 1, 1, 2, 4], np.float32),
+        label="f32 overlap",
+    )
 
 
 def gather_rule(x, index, d, sizes):
@@ -125,19 +170,54 @@ GATHERS = [
     ((6, 4), (5, 1), (1, 4), dict(offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1)),
     ((6, 4), (5,), (1, 4), dict(offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1)),
     ((6, 5), (3, 2), (2, 3), dict(offset_dims=[1, 2], start_index_map=[0, 1], index_vector_dim=1)),
-    ((6, 5), (2, 3), (2, 1), dict(offset_dims=[0], collapsed_slice_dims=[1], start_index_map=[1, 0], index_vector_dim=0)),
-    ((4, 5, 3), (2, 2, 2), (1, 2, 3), dict(offset_dims=[0, 3], collapsed_slice_dims=[0], start_index_map=[2, 0], index_vector_dim=2)),
-    ((3, 5, 2), (3, 4, 1), (1, 2, 2), dict(offset_dims=[2, 3], operand_batching_dims=[0], start_indices_batching_dims=[0], start_index_map=[1],
-                                           index_vector_dim=2)),
-    ((2, 5, 3), (4, 3, 2), (1, 2, 1), dict(offset_dims=[2], operand_batching_dims=[0, 2], start_indices_batching_dims=[2, 1], start_index_map=[1],
-                                           index_vector_dim=3)),
+    (
+        (6, 5),
+        (2, 3),
+        (2, 1),
+        dict(offset_dims=[0], collapsed_slice_dims=[1], start_index_map=[1, 0], index_vector_dim=0),
+    ),
+    (
+        (4, 5, 3),
+        (2, 2, 2),
+        (1, 2, 3),
+        dict(offset_dims=[0, 3], collapsed_slice_dims=[0], start_index_map=[2, 0], index_vector_dim=2),
+    ),
+    (
+        (3, 5, 2),
+        (3, 4, 1),
+        (1, 2, 2),
+        dict(
+            offset_dims=[2, 3],
+            operand_batching_dims=[0],
+            start_indices_batching_dims=[0],
+            start_index_map=[1],
+            index_vector_dim=2,
+        ),
+    ),
+    (
+        (2, 5, 3),
+        (4, 3, 2),
+        (1, 2, 1),
+        dict(
+            offset_dims=[2],
+            operand_batching_dims=[0, 2],
+            start_indices_batching_dims=[2, 1],
+            start_index_map=[1],
+            index_vector_dim=3,
+        ),
+    ),
     ((6, 4), (0, 1), (1, 4), dict(offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1)),
     ((7,), (), (3,), dict(offset_dims=[0], start_index_map=[0], index_vector_dim=0)),
 ]
 
 
 def make_gather():
-    c = Case("index", "gather", "gather", "start indices are clamped so that the slice fits; batching dimensions; any index type")
+    c = Case(
+        "index",
+        "gather",
+        "gather",
+        "start indices are clamped so that the slice fits; batching dimensions; any index type",
+    )
     k = 0
     for dims, index_dims, sizes, d in GATHERS:
         for layout in layouts(len(dims)):
@@ -146,9 +226,15 @@ def make_gather():
             index = rng.integers(0 if it[0] == "u" else -3, 9, index_dims).astype(ty.dtype_of(it))
             x = fill(t, dims, k)
             want = gather_rule(x, index, d, sizes)
-            c.op("gather", [c.input(x, layout), c.input(index, layouts(len(index_dims))[k % len(layouts(len(index_dims)))])], want,
-                 layout=layouts(want.ndim, 1)[k % len(layouts(want.ndim))], label=f"{t}{list(dims)} by {it}{list(index_dims)}",
-                 gather_slice_sizes=sizes, gather_dimension_numbers=d)
+            c.op(
+                "gather",
+                [c.input(x, layout), c.input(index, layouts(len(index_dims))[k % len(layouts(len(index_dims)))])],
+                want,
+                layout=layouts(want.ndim, 1)[k % len(layouts(want.ndim))],
+                label=f"{t}{list(dims)} by {it}{list(index_dims)}",
+                gather_slice_sizes=sizes,
+                gather_dimension_numbers=d,
+            )
             k += 1
 
 
@@ -190,12 +276,37 @@ def scatter_rule(operands, index, updates, d, combine):
 
 # operand dimensions, index dimensions, update dimensions, dimension numbers
 SCATTERS = [
-    ((6, 4), (5, 1), (5, 4), dict(update_window_dims=[1], inserted_window_dims=[0], scatter_dims_to_operand_dims=[0], index_vector_dim=1)),
+    (
+        (6, 4),
+        (5, 1),
+        (5, 4),
+        dict(update_window_dims=[1], inserted_window_dims=[0], scatter_dims_to_operand_dims=[0], index_vector_dim=1),
+    ),
     ((8,), (6,), (6,), dict(inserted_window_dims=[0], scatter_dims_to_operand_dims=[0], index_vector_dim=1)),
-    ((6, 5), (4, 2), (4, 2, 3), dict(update_window_dims=[1, 2], scatter_dims_to_operand_dims=[0, 1], index_vector_dim=1)),
-    ((6, 5), (2, 4), (3, 4), dict(update_window_dims=[0], inserted_window_dims=[0], scatter_dims_to_operand_dims=[1, 0], index_vector_dim=0)),
-    ((3, 5, 2), (3, 4, 1), (3, 4, 2, 1), dict(update_window_dims=[2, 3], input_batching_dims=[0], scatter_indices_batching_dims=[0],
-                                              scatter_dims_to_operand_dims=[1], index_vector_dim=2)),
+    (
+        (6, 5),
+        (4, 2),
+        (4, 2, 3),
+        dict(update_window_dims=[1, 2], scatter_dims_to_operand_dims=[0, 1], index_vector_dim=1),
+    ),
+    (
+        (6, 5),
+        (2, 4),
+        (3, 4),
+        dict(update_window_dims=[0], inserted_window_dims=[0], scatter_dims_to_operand_dims=[1, 0], index_vector_dim=0),
+    ),
+    (
+        (3, 5, 2),
+        (3, 4, 1),
+        (3, 4, 2, 1),
+        dict(
+            update_window_dims=[2, 3],
+            input_batching_dims=[0],
+            scatter_indices_batching_dims=[0],
+            scatter_dims_to_operand_dims=[1],
+            index_vector_dim=2,
+        ),
+    ),
     ((6,), (0, 1), (0, 2), dict(update_window_dims=[1], scatter_dims_to_operand_dims=[0], index_vector_dim=1)),
 ]
 COMBINE = {"add": lambda a, b: a + b, "multiply": lambda a, b: a * b, "minimum": min, "maximum": max}
@@ -234,8 +345,15 @@ def make_scatter():
                 with np.errstate(all="ignore"):
                     want = scatter_rule([x], index, [v], d, lambda a, b: [f(a[0], b[0])])[0]
                 comp = second(c.m, t) if op == "assign" else c.m.scalar(op, t)
-                c.op("scatter", [c.input(x, layout), c.input(index), c.input(v)], want, layout=layout, label=f"{op} {t}{list(dims)} by {it}",
-                     called=[comp], scatter_dimension_numbers=d)
+                c.op(
+                    "scatter",
+                    [c.input(x, layout), c.input(index), c.input(v)],
+                    want,
+                    layout=layout,
+                    label=f"{op} {t}{list(dims)} by {it}",
+                    called=[comp],
+                    scatter_dimension_numbers=d,
+                )
                 k += 1
     d = SCATTERS[1][3]
     c = Case("index", "scatter_types", "scatter", "add of every type; small floats round after each addition")
@@ -244,82 +362,36 @@ def make_scatter():
         op = "or" if t == "pred" else "add"
         x, v = fill(t, (8,), 1), fill(t, (7,), 2)
         want = scatter_rule([x], index, [v], d, lambda a, b: [plus(a[0], b[0], t)])[0]
-        c.op("scatter", [c.input(x), c.input(index), c.input(v)], want, called=[c.m.scalar(op, t)], scatter_dimension_numbers=d)
+        c.op(
+            "scatter",
+            [c.input(x), c.input(index), c.input(v)],
+            want,
+            called=[c.m.scalar(op, t)],
+            scatter_dimension_numbers=d,
+        )
     c = Case("index", "scatter_pairs", "scatter", "two operands at once: keep the larger key and its value")
     key, val = np.array([5, 1, 3, 9], np.float32), np.array([50, 10, 30, 90], np.int32)
-    index, k2, v2 = np.array([1, 2, 1, 3, 4], np.int32), np.array([2, 8, 7, 4, 1], np.float32), np.array([21, 81, 71, 41, 11], np.int32)
+    index, k2, v2 = (
+        np.array([1, 2, 1, 3, 4], np.int32),
+        np.array([2, 8, 7, 4, 1], np.float32),
+        np.array([21, 81, 71, 41, 11], np.int32),
+    )
     f = c.m.computation("larger")
     a, i, b, j = f.param(S("f32")), f.param(S("s32")), f.param(S("f32")), f.param(S("s32"))
-    p = f.op("compare", S("pred"), [a, b], comparison_direction="GE", comparison_order="PARTIAL", comparison_type="FLOAT")
+    p = f.op(
+        "compare", S("pred"), [a, b], comparison_direction="GE", comparison_order="PARTIAL", comparison_type="FLOAT"
+    )
     f.tuple([f.op("select", S("f32"), [p, a, b]), f.op("select", S("s32"), [p, i, j])])
     want = scatter_rule([key, val], index, [k2, v2], d, lambda o, n: o if o[0] >= n[0] else n)
-    r = c.m.op("scatter", Shape(elements=[S("f32", 4), S("s32", 4)]), [c.input(v) for v in (key, val, index, k2, v2)], [f], scatter_dimension_numbers=d)
+    r = c.m.op(
+        "scatter",
+        Shape(elements=[S("f32", 4), S("s32", 4)]),
+        [c.input(v) for v in (key, val, index, k2, v2)],
+        [f],
+        scatter_dimension_numbers=d,
+    )
     c.output(r, want[0])
     c.output(r, want[1], leaf=1)
-
-
-def total_order(x):
-    bits = x.view({1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}[x.dtype.itemsize]).astype(np.int64)
-    return np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
-
-
-def make_sort():
-    c = Case("index", "sort", "sort", "every type, both directions, each dimension; NaN and -0 by the total order")
-    for k, t in enumerate(["pred", "s4", "u4", "s8", "u16", "s32", "u64", "s64", "f8e4m3fn", "f16", "bf16", "f32", "f64"]):
-        rng = np.random.default_rng(k)
-        x = rng.integers(0, 2, (5, 9)).astype(bool) if t == "pred" else fill(t, (5, 9), k)
-        if t in ty.FLOATS:
-            with np.errstate(all="ignore"):
-                x = (rng.standard_normal((5, 9)) * 4).astype(ty.dtype_of(t))
-                x[0, :5] = np.array([np.nan, 0.0, -0.0, 1, -np.nan]).astype(x.dtype)
-            if t in ("f16", "bf16", "f32", "f64"):
-                x[1, :3] = np.array([np.inf, -np.inf, 2]).astype(x.dtype)
-        key = total_order(x) if t in ty.FLOATS else ty.plain(x).astype(np.int64) if t != "u64" else x
-        for axis, up in [(1, True), (0, False)]:
-            order = np.argsort(key, axis=axis, kind="stable")
-            if not up:
-                order = np.flip(order, axis)
-            less = c.m.scalar("compare", t, comparison_direction="LT" if up else "GT", comparison_order="TOTAL",
-                              comparison_type="FLOATTOTALORDER" if t in ty.FLOATS else "UNSIGNED" if t[0] in "up" else "SIGNED")
-            c.op("sort", [c.input(x, layouts(2)[k % 2])], np.take_along_axis(x, order, axis), label=f"{t} dimension {axis}", called=[less], dimensions=[axis])
-    c = Case("index", "sort_stable", "sort", "equal keys keep their order; the comparator sees the keys only; four operands")
-    key = np.random.default_rng(5).integers(0, 4, (3, 40)).astype(np.int32)
-    rest = [np.arange(120).reshape(3, 40).astype(ty.dtype_of(t)) for t in ("s32", "f32", "bf16")]
-    m = c.m.computation("less")
-    ps = [m.param(S(t)) for t in ("s32", "s32", "s32", "s32", "f32", "f32", "bf16", "bf16")]
-    m.op("compare", S("pred"), ps[:2], comparison_direction="LT", comparison_order="TOTAL", comparison_type="SIGNED")
-    order = np.argsort(key, axis=1, kind="stable")
-    r = c.m.op("sort", Shape(elements=[S(t, 3, 40) for t in ("s32", "s32", "f32", "bf16")]), [c.input(v) for v in [key] + rest], [m],
-               dimensions=[1], is_stable=True)
-    for i, v in enumerate([key] + rest):
-        c.output(r, np.take_along_axis(v, order, 1), leaf=i)
-    c = Case("index", "sort_by_two", "sort", "first key, then second; second key descending; long rows")
-    a, b = np.random.default_rng(6).integers(0, 30, 3000).astype(np.int16), np.random.default_rng(7).permutation(3000).astype(np.float32)
-    m = c.m.computation("less")
-    p = [m.param(S(t)) for t in ("s16", "s16", "f32", "f32")]
-    lt = m.op("compare", S("pred"), p[:2], comparison_direction="LT", comparison_order="TOTAL", comparison_type="SIGNED")
-    eq = m.op("compare", S("pred"), p[:2], comparison_direction="EQ", comparison_order="TOTAL", comparison_type="SIGNED")
-    gt = m.op("compare", S("pred"), p[2:], comparison_direction="GT", comparison_order="PARTIAL", comparison_type="FLOAT")
-    m.op("or", S("pred"), [lt, m.op("and", S("pred"), [eq, gt])])
-    order = np.lexsort([-b, a])
-    r = c.m.op("sort", Shape(elements=[S("s16", 3000), S("f32", 3000)]), [c.input(a), c.input(b)], [m], dimensions=[0])
-    c.output(r, a[order])
-    c.output(r, b[order], leaf=1)
-    c = Case("index", "sort_empty", "sort", "no rows, rows of no and of one element")
-    less = c.m.scalar("compare", "f32", comparison_direction="LT", comparison_order="TOTAL", comparison_type="FLOAT")
-    for dims in [(0, 4), (4, 0), (3, 1), (1,)]:
-        x = fill("f32", dims, 1)
-        c.op("sort", [c.input(x)], x, called=[less], dimensions=[len(dims) - 1], label=str(list(dims)))
-
-
-def make_topk():
-    c = Case("index", "topk", "topk", "descending or ascending; of equal values the one with the lower index first")
-    for t, n, k, largest in [("f32", 20, 5, True), ("f32", 20, 5, False), ("s32", 50, 8, True), ("bf16", 33, 33, True), ("u8", 12, 1, False), ("f64", 9, 4, True)]:
-        x = (np.random.default_rng(n).integers(0, 8, (3, n)) - (0 if t == "u8" else 3)).astype(ty.dtype_of(t))
-        order = np.argsort(-x.astype(np.float64) if largest else x.astype(np.float64), axis=1, kind="stable")[:, :k]
-        r = c.m.op("topk", Shape(elements=[S(t, 3, k), S("s32", 3, k)]), [c.input(x)], k=k, largest=largest)
-        c.output(r, np.take_along_axis(x, order, 1), label=f"{t} {'largest' if largest else 'smallest'} values")
-        c.output(r, order.astype(np.int32), leaf=1, label=f"{t} indices")
 
 
 def make():
@@ -327,5 +399,3 @@ def make():
     make_in_place()
     make_gather()
     make_scatter()
-    make_sort()
-    make_topk()

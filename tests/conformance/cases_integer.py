@@ -5,12 +5,12 @@ Expected values are Python integers wrapped to the type's width, so nothing depe
 Division by zero gives all ones and the dividend as remainder; a shift by the width or more (also by a
 negative amount, which counts as large) leaves 0 or copies of the sign.
 """
+
 import itertools
 
 import numpy as np
 
 import hlo_types as ty
-from build import S, Shape
 from case import Case
 
 
@@ -22,7 +22,11 @@ def wrap(v, t):
 
 def array(values, t):
     wide = np.array([wrap(int(v), t) for v in values], np.int64 if t[0] == "s" else np.uint64)
-    return wide.astype(np.int8 if t[0] == "s" else np.uint8).astype(ty.dtype_of(t)) if ty.bits_of(t) < 8 else wide.astype(ty.dtype_of(t))
+    return (
+        wide.astype(np.int8 if t[0] == "s" else np.uint8).astype(ty.dtype_of(t))
+        if ty.bits_of(t) < 8
+        else wide.astype(ty.dtype_of(t))
+    )
 
 
 def ints(a):
@@ -39,7 +43,9 @@ def sample(t, seed, n=37):
     lo, hi = bounds(t)
     rng = np.random.default_rng(seed)
     first = [0, 1, -1, 2, lo, hi, lo + 1, hi - 1, 7, -7]
-    return array(first + [int(v) for v in rng.integers(0, 1 << 62, n - 20)] + [int(v) for v in rng.integers(-9, 10, 10)], t)
+    return array(
+        first + [int(v) for v in rng.integers(0, 1 << 62, n - 20)] + [int(v) for v in rng.integers(-9, 10, 10)], t
+    )
 
 
 def pairs(t, seed):
@@ -91,23 +97,37 @@ def shift_arithmetic(x, y, t):
 
 
 BINARY = {
-    "add": lambda x, y, t: x + y, "subtract": lambda x, y, t: x - y, "multiply": lambda x, y, t: x * y,
-    "divide": divide, "remainder": remainder, "power": power,
-    "maximum": lambda x, y, t: max(x, y), "minimum": lambda x, y, t: min(x, y),
-    "and": lambda x, y, t: x & y, "or": lambda x, y, t: x | y, "xor": lambda x, y, t: x ^ y,
+    "add": lambda x, y, t: x + y,
+    "subtract": lambda x, y, t: x - y,
+    "multiply": lambda x, y, t: x * y,
+    "divide": divide,
+    "remainder": remainder,
+    "power": power,
+    "maximum": lambda x, y, t: max(x, y),
+    "minimum": lambda x, y, t: min(x, y),
+    "and": lambda x, y, t: x & y,
+    "or": lambda x, y, t: x | y,
+    "xor": lambda x, y, t: x ^ y,
     "mulhi": lambda x, y, t: x * y >> ty.bits_of(t),
-    "shift-left": shift_left, "shift-right-logical": shift_logical, "shift-right-arithmetic": shift_arithmetic,
+    "shift-left": shift_left,
+    "shift-right-logical": shift_logical,
+    "shift-right-arithmetic": shift_arithmetic,
 }
 UNARY = {
-    "abs": lambda x, t: abs(x), "negate": lambda x, t: -x, "not": lambda x, t: ~x, "sign": lambda x, t: (x > 0) - (x < 0),
+    "abs": lambda x, t: abs(x),
+    "negate": lambda x, t: -x,
+    "not": lambda x, t: ~x,
+    "sign": lambda x, t: (x > 0) - (x < 0),
     "popcnt": lambda x, t: bin(unsigned(x, t)).count("1"),
     "count-leading-zeros": lambda x, t: ty.bits_of(t) - unsigned(x, t).bit_length(),
 }
 WHY = {
     "divide": "x/0 is all ones, the quotient is cut towards zero, the least number over -1 wraps",
     "remainder": "x%0 is x, the sign is the dividend's, the least number over -1 leaves 0",
-    "shift-left": "by the width or more: 0", "shift-right-logical": "by the width or more: 0",
-    "shift-right-arithmetic": "by the width or more: copies of the sign", "power": "negative exponents cut 1/x to an integer",
+    "shift-left": "by the width or more: 0",
+    "shift-right-logical": "by the width or more: 0",
+    "shift-right-arithmetic": "by the width or more: copies of the sign",
+    "power": "negative exponents cut 1/x to an integer",
 }
 
 
@@ -126,8 +146,14 @@ def make_arithmetic():
             c.op(opcode, [c.input(x)], array([f(a, t) for a in ints(x)], t))
 
 
-DIRECTIONS = {"EQ": lambda a, b: a == b, "NE": lambda a, b: a != b, "GE": lambda a, b: a >= b, "GT": lambda a, b: a > b,
-              "LE": lambda a, b: a <= b, "LT": lambda a, b: a < b}
+DIRECTIONS = {
+    "EQ": lambda a, b: a == b,
+    "NE": lambda a, b: a != b,
+    "GE": lambda a, b: a >= b,
+    "GT": lambda a, b: a > b,
+    "LE": lambda a, b: a <= b,
+    "LT": lambda a, b: a < b,
+}
 
 
 def make_compare():
@@ -136,16 +162,32 @@ def make_compare():
         x, y = pairs(t, 800 + k)
         a, b = c.input(x), c.input(y)
         for d, f in DIRECTIONS.items():
-            c.op("compare", [a, b], np.array([f(u, v) for u, v in zip(ints(x), ints(y))]), label=f"{t} {d}", comparison_direction=d,
-                 comparison_order="TOTAL", comparison_type="SIGNED" if t[0] == "s" else "UNSIGNED")
+            c.op(
+                "compare",
+                [a, b],
+                np.array([f(u, v) for u, v in zip(ints(x), ints(y))]),
+                label=f"{t} {d}",
+                comparison_direction=d,
+                comparison_order="TOTAL",
+                comparison_type="SIGNED" if t[0] == "s" else "UNSIGNED",
+            )
     c = Case("integer", "clamp", "clamp", "the upper bound wins over the lower one; bounds may be scalars")
     for k, t in enumerate(ty.INTEGERS):
         x, low = pairs(t, 850 + k)
         high = np.roll(low, 5)
         p = c.input(x)
-        c.op("clamp", [c.input(low), p, c.input(high)], array([min(max(a, l), h) for l, a, h in zip(ints(low), ints(x), ints(high))], t))
+        c.op(
+            "clamp",
+            [c.input(low), p, c.input(high)],
+            array([min(max(a, l), h) for l, a, h in zip(ints(low), ints(x), ints(high))], t),
+        )
         lo, hi = array([1], t).reshape(()), array([bounds(t)[1] - 1], t).reshape(())
-        c.op("clamp", [c.input(lo), p, c.input(hi)], array([min(max(a, 1), bounds(t)[1] - 1) for a in ints(x)], t), label=t + " scalar bounds")
+        c.op(
+            "clamp",
+            [c.input(lo), p, c.input(hi)],
+            array([min(max(a, 1), bounds(t)[1] - 1) for a in ints(x)], t),
+            label=t + " scalar bounds",
+        )
     c = Case("integer", "select", "select", "a scalar predicate chooses all")
     for k, t in enumerate(ty.INTEGERS):
         x, y = pairs(t, 870 + k)
@@ -157,15 +199,34 @@ def make_compare():
 
 def make_pred():
     x, y = np.array([0, 0, 1, 1, 1, 0, 1], bool), np.array([0, 1, 0, 1, 0, 1, 1], bool)
-    c = Case("integer", "pred", "and or xor not add multiply maximum minimum compare select",
-             "add and maximum of predicates are or; multiply and minimum are and; false < true")
+    c = Case(
+        "integer",
+        "pred",
+        "and or xor not add multiply maximum minimum compare select",
+        "add and maximum of predicates are or; multiply and minimum are and; false < true",
+    )
     a, b = c.input(x), c.input(y)
-    for opcode, want in [("and", x & y), ("or", x | y), ("xor", x ^ y), ("add", x | y), ("multiply", x & y), ("maximum", x | y), ("minimum", x & y)]:
+    for opcode, want in [
+        ("and", x & y),
+        ("or", x | y),
+        ("xor", x ^ y),
+        ("add", x | y),
+        ("multiply", x & y),
+        ("maximum", x | y),
+        ("minimum", x & y),
+    ]:
         c.op(opcode, [a, b], want, label=opcode)
     c.op("not", [a], ~x, label="not")
     for d, f in DIRECTIONS.items():
-        c.op("compare", [a, b], np.array([f(int(u), int(v)) for u, v in zip(x, y)]), label=d, comparison_direction=d,
-             comparison_order="TOTAL", comparison_type="UNSIGNED")
+        c.op(
+            "compare",
+            [a, b],
+            np.array([f(int(u), int(v)) for u, v in zip(x, y)]),
+            label=d,
+            comparison_direction=d,
+            comparison_order="TOTAL",
+            comparison_type="UNSIGNED",
+        )
     c.op("select", [a, b, c.input(~y)], np.where(x, y, ~y), label="select")
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products and solvers as opcodes: dot, ragged-dot, scaled-dot, convolution, cholesky, triangular-solve, fft."""
+"""Products and solvers as opcodes: dot, ragged-dot, scaled-dot, cholesky, triangular-solve, fft."""
+
 import numpy as np
-import scipy.linalg
 
 import hlo_types as ty
-from build import S, Shape, enum
+from build import S, enum
 from case import EPS, Case
 from cases_integer import array
-from cases_move import fill, layouts
+from cases_move import layouts
 
 
 def random(t, dims, seed):
@@ -22,7 +22,11 @@ def random(t, dims, seed):
 
 def wide(x):
     t = ty.name_of(x)
-    return ty.plain(x).astype(np.int64) if t in ty.INTEGERS else x.astype(np.clongdouble if t in ty.COMPLEX else np.longdouble)
+    return (
+        ty.plain(x).astype(np.int64)
+        if t in ty.INTEGERS
+        else x.astype(np.clongdouble if t in ty.COMPLEX else np.longdouble)
+    )
 
 
 def store(x, t):
@@ -63,22 +67,66 @@ def dot_rule(a, b, d):
 DOTS = [
     ((5, 7), (7, 4), dict(lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[0])),
     ((7, 5), (4, 7), dict(lhs_contracting_dimensions=[0], rhs_contracting_dimensions=[1])),
-    ((2, 3, 5), (2, 5, 4), dict(lhs_batch_dimensions=[0], rhs_batch_dimensions=[0], lhs_contracting_dimensions=[2], rhs_contracting_dimensions=[1])),
-    ((3, 5, 2), (4, 2, 5), dict(lhs_batch_dimensions=[2], rhs_batch_dimensions=[1], lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[2])),
+    (
+        (2, 3, 5),
+        (2, 5, 4),
+        dict(
+            lhs_batch_dimensions=[0],
+            rhs_batch_dimensions=[0],
+            lhs_contracting_dimensions=[2],
+            rhs_contracting_dimensions=[1],
+        ),
+    ),
+    (
+        (3, 5, 2),
+        (4, 2, 5),
+        dict(
+            lhs_batch_dimensions=[2],
+            rhs_batch_dimensions=[1],
+            lhs_contracting_dimensions=[1],
+            rhs_contracting_dimensions=[2],
+        ),
+    ),
     ((6,), (6,), dict(lhs_contracting_dimensions=[0], rhs_contracting_dimensions=[0])),
     ((4, 6), (6,), dict(lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[0])),
     ((3,), (4,), {}),
     ((2, 3, 4), (3, 4, 5), dict(lhs_contracting_dimensions=[1, 2], rhs_contracting_dimensions=[0, 1])),
-    ((2, 3, 4, 3), (4, 3, 2, 2), dict(lhs_batch_dimensions=[0], rhs_batch_dimensions=[3], lhs_contracting_dimensions=[2, 1], rhs_contracting_dimensions=[0, 1])),
+    (
+        (2, 3, 4, 3),
+        (4, 3, 2, 2),
+        dict(
+            lhs_batch_dimensions=[0],
+            rhs_batch_dimensions=[3],
+            lhs_contracting_dimensions=[2, 1],
+            rhs_contracting_dimensions=[0, 1],
+        ),
+    ),
     ((4, 0), (0, 3), dict(lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[0])),
     ((0, 4), (4, 3), dict(lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[0])),
     ((65, 130), (130, 33), dict(lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[0])),
     ((1, 200), (200, 40), dict(lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[0])),
     ((2, 1, 2, 2, 3, 2), (2, 3), dict(lhs_contracting_dimensions=[4], rhs_contracting_dimensions=[1])),
 ]
-DOT_TYPES = [("f32", "f32", "f32"), ("f64", "f64", "f64"), ("f16", "f16", "f16"), ("bf16", "bf16", "bf16"), ("c64", "c64", "c64"), ("c128", "c128", "c128"),
-             ("s8", "s8", "s32"), ("s32", "s32", "s32"), ("u8", "u8", "u8"), ("s64", "s64", "s64"), ("bf16", "bf16", "f32"), ("f16", "f16", "f32"),
-             ("f8e4m3fn", "f8e4m3fn", "f32"), ("f8e5m2", "f8e4m3fn", "bf16"), ("s4", "s4", "s32"), ("f32", "f32", "f64"), ("u4", "u4", "u8"), ("s16", "s16", "s16")]
+DOT_TYPES = [
+    ("f32", "f32", "f32"),
+    ("f64", "f64", "f64"),
+    ("f16", "f16", "f16"),
+    ("bf16", "bf16", "bf16"),
+    ("c64", "c64", "c64"),
+    ("c128", "c128", "c128"),
+    ("s8", "s8", "s32"),
+    ("s32", "s32", "s32"),
+    ("u8", "u8", "u8"),
+    ("s64", "s64", "s64"),
+    ("bf16", "bf16", "f32"),
+    ("f16", "f16", "f32"),
+    ("f8e4m3fn", "f8e4m3fn", "f32"),
+    ("f8e5m2", "f8e4m3fn", "bf16"),
+    ("s4", "s4", "s32"),
+    ("f32", "f32", "f64"),
+    ("u4", "u4", "u8"),
+    ("s16", "s16", "s16"),
+]
 
 
 def make_dot():
@@ -91,10 +139,22 @@ def make_dot():
             want = store(dot_rule(wide(a), wide(b), d), t)
             n = int(np.prod([ad[x] for x in d.get("lhs_contracting_dimensions", [])]))
             pick = lambda rank, s: layouts(rank, s)[(k // 2 + s) % len(layouts(rank, s))]
-            c.op("dot", [c.input(a, pick(len(ad), 0)), c.input(b, pick(len(bd), 1))], want, room(t, n), layout=pick(want.ndim, 2),
-                 label=f"{a_t} {b_t} to {t} {list(ad)} {list(bd)}", dot_dimension_numbers=d)
+            c.op(
+                "dot",
+                [c.input(a, pick(len(ad), 0)), c.input(b, pick(len(bd), 1))],
+                want,
+                room(t, n),
+                layout=pick(want.ndim, 2),
+                label=f"{a_t} {b_t} to {t} {list(ad)} {list(bd)}",
+                dot_dimension_numbers=d,
+            )
             k += 1
-    c = Case("linear", "dot_special", "dot", "infinity times zero is NaN; large partial sums do not overflow narrow types before the end")
+    c = Case(
+        "linear",
+        "dot_special",
+        "dot",
+        "infinity times zero is NaN; large partial sums do not overflow narrow types before the end",
+    )
     d = DOTS[0][2]
     for t in ("f32", "f64", "bf16", "f16"):
         a = np.array([[np.inf, 0, 1], [0, 1, 2], [np.nan, 0, 0]], ty.dtype_of(t))
@@ -107,137 +167,127 @@ def make_dot():
 
 
 def make_ragged():
-    c = Case("linear", "ragged-dot", "ragged-dot", "ragged rows (those past the groups are 0), ragged contraction, ragged batch; empty groups")
+    c = Case(
+        "linear",
+        "ragged-dot",
+        "ragged-dot",
+        "ragged rows (those past the groups are 0), ragged contraction, ragged batch; empty groups",
+    )
     for t in ("f32", "f64", "bf16"):
         sizes = np.array([2, 0, 3], np.int32)
         lhs, rhs = random(t, (7, 4), 1), random(t, (3, 4, 5), 2)
         want = np.zeros((7, 5), np.longdouble)
         want[0:2], want[2:5] = wide(lhs)[0:2] @ wide(rhs)[0], wide(lhs)[2:5] @ wide(rhs)[2]
-        d = dict(dot_dimension_numbers=dict(lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[1]), lhs_ragged_dimensions=[0], rhs_group_dimensions=[0])
-        c.op("ragged-dot", [c.input(lhs), c.input(rhs), c.input(sizes)], store(want, t), room(t, 4), label=f"{t} rows", ragged_dot_dimension_numbers=d)
+        d = dict(
+            dot_dimension_numbers=dict(lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[1]),
+            lhs_ragged_dimensions=[0],
+            rhs_group_dimensions=[0],
+        )
+        c.op(
+            "ragged-dot",
+            [c.input(lhs), c.input(rhs), c.input(sizes)],
+            store(want, t),
+            room(t, 4),
+            label=f"{t} rows",
+            ragged_dot_dimension_numbers=d,
+        )
         lhs, rhs = random(t, (4, 5), 3), random(t, (5, 6), 4)
         want = np.stack([wide(lhs)[:, 0:2] @ wide(rhs)[0:2], np.zeros((4, 6)), wide(lhs)[:, 2:5] @ wide(rhs)[2:5]])
-        d = dict(dot_dimension_numbers=dict(lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[0]), lhs_ragged_dimensions=[1])
-        c.op("ragged-dot", [c.input(lhs), c.input(rhs), c.input(sizes)], store(want, t), room(t, 5), label=f"{t} contraction", ragged_dot_dimension_numbers=d)
+        d = dict(
+            dot_dimension_numbers=dict(lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[0]),
+            lhs_ragged_dimensions=[1],
+        )
+        c.op(
+            "ragged-dot",
+            [c.input(lhs), c.input(rhs), c.input(sizes)],
+            store(want, t),
+            room(t, 5),
+            label=f"{t} contraction",
+            ragged_dot_dimension_numbers=d,
+        )
         lhs, rhs = random(t, (5, 2, 4), 5), random(t, (5, 4, 3), 6)
-        d = dict(dot_dimension_numbers=dict(lhs_batch_dimensions=[0], rhs_batch_dimensions=[0], lhs_contracting_dimensions=[2], rhs_contracting_dimensions=[1]),
-                 lhs_ragged_dimensions=[0])
-        c.op("ragged-dot", [c.input(lhs), c.input(rhs), c.input(sizes)], store(wide(lhs) @ wide(rhs), t), room(t, 4), label=f"{t} batch",
-             ragged_dot_dimension_numbers=d)
+        d = dict(
+            dot_dimension_numbers=dict(
+                lhs_batch_dimensions=[0],
+                rhs_batch_dimensions=[0],
+                lhs_contracting_dimensions=[2],
+                rhs_contracting_dimensions=[1],
+            ),
+            lhs_ragged_dimensions=[0],
+        )
+        c.op(
+            "ragged-dot",
+            [c.input(lhs), c.input(rhs), c.input(sizes)],
+            store(wide(lhs) @ wide(rhs), t),
+            room(t, 4),
+            label=f"{t} batch",
+            ragged_dot_dimension_numbers=d,
+        )
     c = Case("linear", "scaled-dot", "scaled-dot", "block scales multiply their operand's blocks along the contraction")
     for t, out in [("f8e4m3fn", "f32"), ("f8e5m2", "bf16"), ("bf16", "f32")]:
         lhs, rhs = random(t, (5, 64), 1), random(t, (64, 6), 2)
         sl = np.exp2(np.random.default_rng(3).integers(-3, 4, (5, 2))).astype(ty.dtype_of("f8e8m0fnu"))
         sr = np.exp2(np.random.default_rng(4).integers(-3, 4, (2, 6))).astype(ty.dtype_of("f8e8m0fnu"))
         a, b = wide(lhs) * np.repeat(sl.astype(np.float64), 32, 1), wide(rhs) * np.repeat(sr.astype(np.float64), 32, 0)
-        c.op("scaled-dot", [c.input(v) for v in (lhs, rhs, sl, sr)], store(a @ b, out), room(out, 64, 64), label=f"{t} to {out}", dot_dimension_numbers=DOTS[0][2])
-
-
-def conv_rule(x, w, n, window, groups=1, batch_groups=1):
-    """x: [N, C, spatial], w: [O, I, spatial] -> [N', O, spatial], an output element at a time."""
-    spatial = []
-    for i, d in enumerate(window):
-        spread = (x.shape[2 + i] - 1) * d.get("base_dilation", 1) + 1 if x.shape[2 + i] else 0
-        reach = (d["size"] - 1) * d.get("window_dilation", 1) + 1 if d["size"] else 0
-        spatial.append(max((spread + d.get("padding_low", 0) + d.get("padding_high", 0) - reach) // d.get("stride", 1) + 1, 0))
-    batch, out_features = x.shape[0] // batch_groups, w.shape[0]
-    out = np.zeros((batch, out_features, *spatial), x.dtype)
-    per_group = w.shape[1]
-    for at in np.ndindex(*spatial):
-        for k in np.ndindex(*[d["size"] for d in window]):
-            src, tap = [], []
-            for a, o, d, size in zip(at, k, window, x.shape[2:]):
-                p, bd = a * d.get("stride", 1) + o * d.get("window_dilation", 1) - d.get("padding_low", 0), d.get("base_dilation", 1)
-                src.append(p // bd if p >= 0 and p % bd == 0 and p // bd < size else None)
-                tap.append(d["size"] - 1 - o if d.get("window_reversal") else o)
-            if None in src:
-                continue
-            xs, ws = x[(slice(None), slice(None), *src)], w[(slice(None), slice(None), *tap)]
-            for f in range(out_features):
-                g, b = f // (out_features // groups), f // (out_features // batch_groups)
-                rows = xs[b * batch : (b + 1) * batch, g * per_group : (g + 1) * per_group]
-                out[(slice(None), f, *at)] += rows @ ws[f]
-    return out
-
-
-def axes(order, array, names):
-    """Axes named in `names` put into `order`."""
-    return np.ascontiguousarray(np.transpose(array, [names.index(c) for c in order]))
-
-
-# input order, kernel order, output order, x [N, C, s…], w [O, I, s…], window, groups, batch groups
-CONVS = [
-    ("NCW", "OIW", "NCW", (2, 3, 9), (4, 3, 3), [dict(size=3)], 1, 1),
-    ("NWC", "WIO", "NWC", (2, 3, 9), (4, 3, 3), [dict(size=3, stride=2, padding_low=1, padding_high=2)], 1, 1),
-    ("NHWC", "HWIO", "NHWC", (2, 3, 6, 7), (4, 3, 3, 2), [dict(size=3, padding_low=1, padding_high=1), dict(size=2, stride=2)], 1, 1),
-    ("NCHW", "OIHW", "NCHW", (1, 4, 6, 6), (6, 2, 3, 3), [dict(size=3, window_dilation=2, padding_low=2, padding_high=2), dict(size=3)], 2, 1),
-    ("NHWC", "HWIO", "NHWC", (1, 5, 5, 6), (5, 1, 3, 3), [dict(size=3, padding_low=1, padding_high=1)] * 2, 5, 1),
-    ("NCHW", "OIHW", "NCHW", (1, 2, 4, 5), (3, 2, 3, 3), [dict(size=3, base_dilation=2, padding_low=2, padding_high=1), dict(size=3, base_dilation=3, padding_low=1, padding_high=2)], 1, 1),
-    ("NCHW", "OIHW", "NCHW", (2, 2, 6, 6), (3, 2, 3, 3), [dict(size=3, window_reversal=True), dict(size=3, padding_low=-1, padding_high=1)], 1, 1),
-    ("CNHW", "IOHW", "HNWC", (4, 3, 5, 4), (4, 3, 2, 2), [dict(size=2), dict(size=2, stride=2, padding_high=1)], 1, 2),
-    ("NDHWC", "DHWIO", "NDHWC", (1, 2, 4, 4, 3), (3, 2, 2, 3, 2), [dict(size=2), dict(size=3, stride=2, padding_low=1), dict(size=2)], 1, 1),
-    ("NC", "OI", "NC", (3, 4), (5, 4), [], 1, 1),
-    ("NHWC", "HWIO", "NHWC", (2, 8, 5, 5), (16, 8, 1, 1), [dict(size=1)] * 2, 1, 1),
-    ("NHWC", "OHWI", "NHWC", (2, 64, 3, 3), (32, 64, 3, 3), [dict(size=3, padding_low=1, padding_high=1)] * 2, 1, 1),
-    ("NCHW", "OIHW", "NCHW", (0, 3, 5, 5), (4, 3, 3, 3), [dict(size=3)] * 2, 1, 1),
-    ("NCHW", "OIHW", "NCHW", (2, 3, 2, 2), (4, 3, 2, 2), [dict(size=2, padding_low=-2, padding_high=1), dict(size=2, padding_high=1)], 1, 1),
-]
-CONV_TYPES = [("f32", "f32"), ("f64", "f64"), ("f16", "f16"), ("bf16", "bf16"), ("s8", "s32"), ("s32", "s32"), ("c64", "c64"), ("bf16", "f32"), ("u8", "u8"), ("c128", "c128")]
-
-
-def conv_numbers(orders):
-    i, k, o = orders
-    spatial = [c for c in i if c not in "NC"]
-    return dict(input_batch_dimension=i.index("N"), input_feature_dimension=i.index("C"), kernel_input_feature_dimension=k.index("I"),
-                kernel_output_feature_dimension=k.index("O"), output_batch_dimension=o.index("N"), output_feature_dimension=o.index("C"),
-                input_spatial_dimensions=[i.index(c) for c in spatial], kernel_spatial_dimensions=[k.index(c) for c in spatial],
-                output_spatial_dimensions=[o.index(c) for c in spatial])
-
-
-def window_proto(window):
-    one = dict(stride=1, padding_low=0, padding_high=0, window_dilation=1, base_dilation=1)
-    return {"dimensions": [one | w for w in window]}
-
-
-def make_convolution():
-    c = Case("linear", "convolution", "convolution",
-             "strides, dilations of window and base, uneven and negative padding, reversal, feature and batch groups, any dimension order")
-    k = 0
-    for i, w, o, xd, wd, window, groups, batch_groups in CONVS:
-        spatial = [s for s in i if s not in "NC"]
-        for _ in range(2):
-            t, out = CONV_TYPES[k % len(CONV_TYPES)]
-            x, f = random(t, xd, k), random(t, wd, k + 50)
-            want = conv_rule(wide(x), wide(f), len(spatial), window, groups, batch_groups)
-            want = axes(o, store(want, out), ["N", "C"] + spatial)
-            a, b = axes(i, x, ["N", "C"] + spatial), axes(w, f, ["O", "I"] + spatial)
-            ls = layouts(a.ndim, 4)
-            c.op("convolution", [c.input(a, ls[k % len(ls)]), c.input(b, ls[(k + 1) % len(ls)])], want, room(out, int(np.prod(wd[1:])), 2),
-                 layout=ls[(k + 2) % len(ls)], label=f"{t} {i} {w} {o}", convolution_dimension_numbers=conv_numbers((i, w, o)),
-                 window=window_proto(window), feature_group_count=groups, batch_group_count=batch_groups)
-            k += 1
+        c.op(
+            "scaled-dot",
+            [c.input(v) for v in (lhs, rhs, sl, sr)],
+            store(a @ b, out),
+            room(out, 64, 64),
+            label=f"{t} to {out}",
+            dot_dimension_numbers=DOTS[0][2],
+        )
 
 
 def make_solvers():
-    c = Case("linear", "cholesky", "cholesky", "reads one triangle (the other holds NaN); what the other one of the result holds is open and masked")
+    c = Case(
+        "linear",
+        "cholesky",
+        "cholesky",
+        "reads one triangle (the other holds NaN); what the other one of the result holds is open and masked",
+    )
     for t in ("f32", "f64", "c64", "c128"):
-        for dims, lower in [((4, 4), True), ((4, 4), False), ((2, 3, 5, 5), True), ((1, 1), True), ((0, 3, 3), True), ((33, 33), False)]:
+        for dims, lower in [
+            ((4, 4), True),
+            ((4, 4), False),
+            ((2, 3, 5, 5), True),
+            ((1, 1), True),
+            ((0, 3, 3), True),
+            ((33, 33), False),
+        ]:
             a = random(t, dims, 3)
             n = dims[-1]
-            h = (wide(a) @ np.conj(np.swapaxes(wide(a), -1, -2)) + n * np.eye(n)).astype(np.complex128 if t in ty.COMPLEX else np.float64)
+            h = (wide(a) @ np.conj(np.swapaxes(wide(a), -1, -2)) + n * np.eye(n)).astype(
+                np.complex128 if t in ty.COMPLEX else np.float64
+            )
             h = h.astype(ty.dtype_of(t))
             l = np.linalg.cholesky(h.astype(np.complex128 if t in ty.COMPLEX else np.float64))
             want = l if lower else np.conj(np.swapaxes(l, -1, -2))
             mask = np.broadcast_to(np.tri(n, dtype=bool) if lower else np.tri(n, dtype=bool).T, dims)
             x = np.where(mask, h, np.array(np.nan, h.dtype))
             v = c.m.op("cholesky", S(t, *dims), [c.input(x)], cholesky_options=dict(lower=lower))
-            c.op("select", [c.input(mask), v, c.input(np.zeros(dims, h.dtype))], np.where(mask, want, 0).astype(h.dtype),
-                 (64 * EPS[t], 64 * EPS[t] * n), label=f"{t}{list(dims)} {'lower' if lower else 'upper'}")
-    c = Case("linear", "triangular-solve", "triangular-solve", "the other triangle and a unit diagonal are not read: both hold NaN here")
+            c.op(
+                "select",
+                [c.input(mask), v, c.input(np.zeros(dims, h.dtype))],
+                np.where(mask, want, 0).astype(h.dtype),
+                (64 * EPS[t], 64 * EPS[t] * n),
+                label=f"{t}{list(dims)} {'lower' if lower else 'upper'}",
+            )
+    c = Case(
+        "linear",
+        "triangular-solve",
+        "triangular-solve",
+        "the other triangle and a unit diagonal are not read: both hold NaN here",
+    )
     k = 0
     for t in ("f32", "f64", "c64", "c128"):
         for trans in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"):
-            for left, lower, unit in [(True, True, False), (True, False, True), (False, True, True), (False, False, False)]:
+            for left, lower, unit in [
+                (True, True, False),
+                (True, False, True),
+                (False, True, True),
+                (False, False, False),
+            ]:
                 n, m, lead = [(4, 3, ()), (5, 1, (2,)), (3, 6, (2, 2)), (17, 5, ())][k % 4]
                 a = np.tril(wide(random(t, lead + (n, n), k))) if lower else np.triu(wide(random(t, lead + (n, n), k)))
                 a = a / n + np.eye(n) * (2 - 0 * a)
@@ -246,23 +296,60 @@ def make_solvers():
                 full = a.astype(np.complex128)
                 if unit:
                     full = full * (1 - np.eye(n)) + np.eye(n)
-                op = {"NO_TRANSPOSE": full, "TRANSPOSE": np.swapaxes(full, -1, -2), "ADJOINT": np.conj(np.swapaxes(full, -1, -2))}[trans]
-                want = np.linalg.solve(op, b.astype(np.complex128)) if left else np.swapaxes(
-                    np.linalg.solve(np.swapaxes(op, -1, -2), np.swapaxes(b.astype(np.complex128), -1, -2)), -1, -2)
+                op = {
+                    "NO_TRANSPOSE": full,
+                    "TRANSPOSE": np.swapaxes(full, -1, -2),
+                    "ADJOINT": np.conj(np.swapaxes(full, -1, -2)),
+                }[trans]
+                want = (
+                    np.linalg.solve(op, b.astype(np.complex128))
+                    if left
+                    else np.swapaxes(
+                        np.linalg.solve(np.swapaxes(op, -1, -2), np.swapaxes(b.astype(np.complex128), -1, -2)), -1, -2
+                    )
+                )
                 want = (want if t in ty.COMPLEX else want.real).astype(ty.dtype_of(t))
-                read = np.tri(n, k=-1 if unit else 0, dtype=bool) if lower else np.tri(n, k=-1 if unit else 0, dtype=bool).T
+                read = (
+                    np.tri(n, k=-1 if unit else 0, dtype=bool)
+                    if lower
+                    else np.tri(n, k=-1 if unit else 0, dtype=bool).T
+                )
                 x = np.where(read, a, np.array(np.nan, a.dtype))
-                c.op("triangular-solve", [c.input(x), c.input(b, layouts(b.ndim)[k % 2])], want, (64 * EPS[t], 64 * EPS[t]),
-                     label=f"{t} {trans} {'left' if left else 'right'} {'lower' if lower else 'upper'} {'unit' if unit else ''}",
-                     triangular_solve_options=dict(left_side=left, lower=lower, unit_diagonal=unit,
-                                                   transpose_a=enum("xla.TriangularSolveOptions.Transpose", trans)))
+                c.op(
+                    "triangular-solve",
+                    [c.input(x), c.input(b, layouts(b.ndim)[k % 2])],
+                    want,
+                    (64 * EPS[t], 64 * EPS[t]),
+                    label=f"{t} {trans} left {left} lower {lower} unit {unit}",
+                    triangular_solve_options=dict(
+                        left_side=left,
+                        lower=lower,
+                        unit_diagonal=unit,
+                        transpose_a=enum("xla.TriangularSolveOptions.Transpose", trans),
+                    ),
+                )
                 k += 1
 
 
 def make_fft():
-    c = Case("linear", "fft", "fft", "one to three dimensions, even, odd and prime lengths, batches, lengths 1; inverse kinds are scaled by 1/n")
+    c = Case(
+        "linear",
+        "fft",
+        "fft",
+        "one to three dimensions, even, odd and prime lengths, batches, lengths 1; inverse kinds are scaled by 1/n",
+    )
     k = 0
-    for lead, length in [((3,), (8,)), ((2, 2), (7,)), ((), (12, 5)), ((2,), (4, 6, 3)), ((2,), (1,)), ((1,), (60,)), ((), (13,)), ((0,), (4,)), ((2, 1, 2), (3, 4, 5))]:
+    for lead, length in [
+        ((3,), (8,)),
+        ((2, 2), (7,)),
+        ((), (12, 5)),
+        ((2,), (4, 6, 3)),
+        ((2,), (1,)),
+        ((1,), (60,)),
+        ((), (13,)),
+        ((0,), (4,)),
+        ((2, 1, 2), (3, 4, 5)),
+    ]:
         for real, cplx in (("f32", "c64"), ("f64", "c128")):
             r, z = random(real, lead + length, k), random(cplx, lead + length, k + 1)
             ax = tuple(range(-len(length), 0))
@@ -271,18 +358,45 @@ def make_fft():
             kind = lambda n: dict(fft_type=enum("xla.FftType", n), fft_length=length)
             f = (lambda g, v: g(v, axes=ax)) if r.size else (lambda g, v: v * 0)
             p = c.input(z, layouts(z.ndim)[k % 2 if z.ndim > 1 else 0])
-            c.op("fft", [p], f(np.fft.fftn, wide(z)).astype(z.dtype), tol(cplx, size), label=f"{cplx} FFT {list(length)}", **kind("FFT"))
-            c.op("fft", [p], f(np.fft.ifftn, wide(z)).astype(z.dtype), tol(cplx, 1), label=f"{cplx} IFFT {list(length)}", **kind("IFFT"))
+            c.op(
+                "fft",
+                [p],
+                f(np.fft.fftn, wide(z)).astype(z.dtype),
+                tol(cplx, size),
+                label=f"{cplx} FFT {list(length)}",
+                **kind("FFT"),
+            )
+            c.op(
+                "fft",
+                [p],
+                f(np.fft.ifftn, wide(z)).astype(z.dtype),
+                tol(cplx, 1),
+                label=f"{cplx} IFFT {list(length)}",
+                **kind("IFFT"),
+            )
             if r.size:
                 spectrum = np.fft.rfftn(wide(r), axes=ax)
-                c.op("fft", [c.input(r)], spectrum.astype(z.dtype), tol(cplx, size), label=f"{real} RFFT {list(length)}", **kind("RFFT"))
-                c.op("fft", [c.input(spectrum.astype(z.dtype))], r, tol(real, 4), label=f"{real} IRFFT {list(length)}", **kind("IRFFT"))
+                c.op(
+                    "fft",
+                    [c.input(r)],
+                    spectrum.astype(z.dtype),
+                    tol(cplx, size),
+                    label=f"{real} RFFT {list(length)}",
+                    **kind("RFFT"),
+                )
+                c.op(
+                    "fft",
+                    [c.input(spectrum.astype(z.dtype))],
+                    r,
+                    tol(real, 4),
+                    label=f"{real} IRFFT {list(length)}",
+                    **kind("IRFFT"),
+                )
             k += 1
 
 
 def make():
     make_dot()
     make_ragged()
-    make_convolution()
     make_solvers()
     make_fft()

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations that move elements: shapes of rank 0 to 8, empty ones, layouts other than the default."""
+
 import numpy as np
 
 import hlo_types as ty
-from build import S, Shape, default_layout
+from build import default_layout
 from case import Case
 from cases_integer import array
 
@@ -65,10 +66,20 @@ def make_simple():
 
     c = Case("move", "slice", "slice")
     shapes = [(20,), (7, 9), (4, 5, 6), (3, 2, 4, 3, 2, 3), (6, 5)]
-    cuts = [[(3, 19, 4)], [(1, 6, 2), (0, 9, 3)], [(1, 3, 1), (4, 5, 1), (0, 6, 5)], [(1, 3, 1), (0, 2, 1), (0, 4, 3), (2, 3, 1), (0, 2, 1), (1, 3, 1)],
-            [(2, 2, 1), (0, 5, 1)]]
-    variants(c, "slice", shapes, lambda x, i: x[tuple(slice(*r) for r in cuts[i])],
-             lambda i: {"slice_dimensions": [dict(start=a, limit=b, stride=s) for a, b, s in cuts[i]]})
+    cuts = [
+        [(3, 19, 4)],
+        [(1, 6, 2), (0, 9, 3)],
+        [(1, 3, 1), (4, 5, 1), (0, 6, 5)],
+        [(1, 3, 1), (0, 2, 1), (0, 4, 3), (2, 3, 1), (0, 2, 1), (1, 3, 1)],
+        [(2, 2, 1), (0, 5, 1)],
+    ]
+    variants(
+        c,
+        "slice",
+        shapes,
+        lambda x, i: x[tuple(slice(*r) for r in cuts[i])],
+        lambda i: {"slice_dimensions": [dict(start=a, limit=b, stride=s) for a, b, s in cuts[i]]},
+    )
 
     c = Case("move", "broadcast", "broadcast")
     shapes = [(), (3,), (3,), (2, 3), (2, 3), (2, 2, 2), (0,)]
@@ -86,7 +97,9 @@ def make_simple():
 def make_iota():
     c = Case("move", "iota", "iota", "along any dimension; narrow integers wrap, floats are the numbers' nearest")
     for t in ty.INTEGERS + ["f16", "bf16", "f32", "f64", "c64", "c128"]:
-        for dims, d, layout in [((3, 5, 2), 1, [0, 2, 1]), ((4,), 0, [0])] + ([((300,), 0, [0])] if ty.bits_of(t) in (8, 16) else []):
+        for dims, d, layout in [((3, 5, 2), 1, [0, 2, 1]), ((4,), 0, [0])] + (
+            [((300,), 0, [0])] if ty.bits_of(t) in (8, 16) else []
+        ):
             index = np.arange(dims[d])
             v = array(index.tolist(), t) if t in ty.INTEGERS else index.astype(ty.dtype_of(t))
             want = np.broadcast_to(v.reshape([-1 if k == d else 1 for k in range(len(dims))]), dims)
@@ -94,31 +107,70 @@ def make_iota():
 
 
 def make_join():
-    c = Case("move", "concatenate", "concatenate", "one to five operands, empty ones among them, each with its own layout")
+    c = Case(
+        "move", "concatenate", "concatenate", "one to five operands, empty ones among them, each with its own layout"
+    )
     k = 0
-    for d, parts in [(0, [(2, 3), (0, 3), (1, 3)]), (1, [(2, 3), (2, 1), (2, 5), (2, 0), (2, 2)]), (0, [(4,), (3,)]), (2, [(2, 2, 1), (2, 2, 3)]),
-                     (3, [(1, 2, 1, 2, 1, 2), (1, 2, 1, 3, 1, 2)]), (0, [(5, 2)])]:
+    for d, parts in [
+        (0, [(2, 3), (0, 3), (1, 3)]),
+        (1, [(2, 3), (2, 1), (2, 5), (2, 0), (2, 2)]),
+        (0, [(4,), (3,)]),
+        (2, [(2, 2, 1), (2, 2, 3)]),
+        (3, [(1, 2, 1, 2, 1, 2), (1, 2, 1, 3, 1, 2)]),
+        (0, [(5, 2)]),
+    ]:
         for t in TYPES[k % 2 :: 2]:
             xs = [fill(t, p, i) for i, p in enumerate(parts)]
             ls = layouts(len(parts[0]), k)
-            c.op("concatenate", [c.input(x, ls[(k + i) % len(ls)]) for i, x in enumerate(xs)], np.concatenate(xs, d), layout=ls[k % len(ls)],
-                 label=f"{t} dimension {d}", dimensions=[d])
+            c.op(
+                "concatenate",
+                [c.input(x, ls[(k + i) % len(ls)]) for i, x in enumerate(xs)],
+                np.concatenate(xs, d),
+                layout=ls[k % len(ls)],
+                label=f"{t} dimension {d}",
+                dimensions=[d],
+            )
             k += 1
 
 
 def make_pad():
-    c = Case("move", "pad", "pad", "negative edges cut, also after interior padding, and may cut more than the operand holds together with the other edge")
+    c = Case(
+        "move",
+        "pad",
+        "pad",
+        "negative edges cut, also after interior padding, and more than there is when the other edge adds",
+    )
     k = 0
-    for dims, config in [((5,), [(2, 1, 0)]), ((5,), [(-2, 1, 0)]), ((5,), [(-1, -3, 1)]), ((4,), [(0, -5, 2)]), ((3, 4), [(1, 0, 1), (-1, 2, 0)]),
-                         ((3, 4), [(-1, -1, 0), (3, -2, 2)]), ((2, 3, 2), [(0, 0, 0), (0, 0, 3), (1, 1, 0)]), ((0, 3), [(2, 1, 4), (0, 1, 0)]),
-                         ((), []), ((3,), [(4, -6, 0)]), ((3,), [(-5, 4, 0)]), ((2, 1, 2, 1, 2, 1), [(1, 0, 1), (0, 1, 2), (0, -1, 0), (2, 0, 0), (-1, 0, 0), (0, 0, 0)]),
-                         ((3,), [(-3, 0, 0)])]:
+    for dims, config in [
+        ((5,), [(2, 1, 0)]),
+        ((5,), [(-2, 1, 0)]),
+        ((5,), [(-1, -3, 1)]),
+        ((4,), [(0, -5, 2)]),
+        ((3, 4), [(1, 0, 1), (-1, 2, 0)]),
+        ((3, 4), [(-1, -1, 0), (3, -2, 2)]),
+        ((2, 3, 2), [(0, 0, 0), (0, 0, 3), (1, 1, 0)]),
+        ((0, 3), [(2, 1, 4), (0, 1, 0)]),
+        ((), []),
+        ((3,), [(4, -6, 0)]),
+        ((3,), [(-5, 4, 0)]),
+        ((2, 1, 2, 1, 2, 1), [(1, 0, 1), (0, 1, 2), (0, -1, 0), (2, 0, 0), (-1, 0, 0), (0, 0, 0)]),
+        ((3,), [(-3, 0, 0)]),
+    ]:
         for layout in layouts(len(dims)):
             t = TYPES[k % len(TYPES)]
             x, v = fill(t, dims, k), fill(t, (4,), 9)[3:].reshape(())
-            c.op("pad", [c.input(x, layout), c.input(v)], pad_rule(x, v, config), layout=layouts(len(dims), 2)[k % len(layouts(len(dims)))],
-                 label=f"{t}{list(dims)} {config}", padding_config={"dimensions": [
-                     dict(edge_padding_low=lo, edge_padding_high=hi, interior_padding=i) for lo, hi, i in config]})
+            c.op(
+                "pad",
+                [c.input(x, layout), c.input(v)],
+                pad_rule(x, v, config),
+                layout=layouts(len(dims), 2)[k % len(layouts(len(dims)))],
+                label=f"{t}{list(dims)} {config}",
+                padding_config={
+                    "dimensions": [
+                        dict(edge_padding_low=lo, edge_padding_high=hi, interior_padding=i) for lo, hi, i in config
+                    ]
+                },
+            )
             k += 1
 
 
@@ -134,15 +186,28 @@ def pad_rule(x, value, config):
 
 
 def make_bitcast():
-    c = Case("move", "bitcast", "bitcast", "keeps memory order: the operand's elements in its layout's order, laid out by the result's")
+    c = Case(
+        "move",
+        "bitcast",
+        "bitcast",
+        "keeps memory order: the operand's elements in its layout's order, laid out by the result's",
+    )
     k = 0
-    for dims, frm, to_dims, to in [((3, 4), [0, 1], (4, 3), [1, 0]), ((2, 3, 4), [1, 0, 2], (4, 6), [1, 0]), ((6,), [0], (2, 3), [0, 1]),
-                                   ((2, 2, 3), [2, 1, 0], (3, 2, 2), [0, 2, 1]), ((1, 5), [0, 1], (5,), [0]), ((), [], (1, 1), [1, 0]),
-                                   ((2, 3), [0, 1], (2, 3), [1, 0])]:
+    for dims, frm, to_dims, to in [
+        ((3, 4), [0, 1], (4, 3), [1, 0]),
+        ((2, 3, 4), [1, 0, 2], (4, 6), [1, 0]),
+        ((6,), [0], (2, 3), [0, 1]),
+        ((2, 2, 3), [2, 1, 0], (3, 2, 2), [0, 2, 1]),
+        ((1, 5), [0, 1], (5,), [0]),
+        ((), [], (1, 1), [1, 0]),
+        ((2, 3), [0, 1], (2, 3), [1, 0]),
+    ]:
         for t in TYPES[k % 3 :: 3]:
             x = fill(t, dims, k)
             flat = ty.in_layout(x, frm)
-            want = flat.reshape([to_dims[d] for d in reversed(to)]).transpose([list(reversed(to)).index(d) for d in range(len(to_dims))])
+            want = flat.reshape([to_dims[d] for d in reversed(to)]).transpose(
+                [list(reversed(to)).index(d) for d in range(len(to_dims))]
+            )
             c.op("bitcast", [c.input(x, frm)], want, layout=to, label=f"{t}{list(dims)}{frm} to {list(to_dims)}{to}")
             k += 1
     x = fill("f32", (3, 2), 1)
@@ -150,7 +215,12 @@ def make_bitcast():
 
 
 def make_entry():
-    c = Case("move", "entry_layouts", "copy", "parameters and results of the program in layouts of their own; a parameter handed back")
+    c = Case(
+        "move",
+        "entry_layouts",
+        "copy",
+        "parameters and results of the program in layouts of their own; a parameter handed back",
+    )
     k = 0
     for dims in [(3, 5), (2, 3, 4), (2, 2, 1, 3, 2, 2)]:
         for frm in layouts(len(dims)):

@@ -5,6 +5,7 @@ Threefry-2x32 with 20 rounds and Philox-4x32 with 10 rounds are written here fro
 SC 2011); how words become an array is a fact of xla/hlo/builder/lib/prng.cc: Philox in row-major order, Threefry
 of 32 bits as pairs along the first even dimension (else the largest).
 """
+
 import numpy as np
 
 import hlo_types as ty
@@ -73,18 +74,40 @@ def bits_philox(state, t, dims):
 
 
 def make_bits():
-    shapes = [("u32", (9,)), ("u32", (4, 6)), ("u64", (3, 5)), ("u16", (3, 4)), ("u8", (5, 3)), ("s32", (3, 5, 3)), ("s64", (7,)), ("u32", ()), ("u32", (2, 3, 4)),
-              ("s8", (10,)), ("u64", ())]
+    shapes = [
+        ("u32", (9,)),
+        ("u32", (4, 6)),
+        ("u64", (3, 5)),
+        ("u16", (3, 4)),
+        ("u8", (5, 3)),
+        ("s32", (3, 5, 3)),
+        ("s64", (7,)),
+        ("u32", ()),
+        ("u32", (2, 3, 4)),
+        ("s8", (10,)),
+        ("u64", ()),
+    ]
     near_end = 2**64 - 3
     for name, rule, words in [("threefry", bits_threefry, (2,)), ("philox", bits_philox, (2, 3))]:
-        c = Case("random", f"rng-bit-generator_{name}", "rng-bit-generator", "bits and the new state; counters that overflow a word")
+        c = Case(
+            "random",
+            f"rng-bit-generator_{name}",
+            "rng-bit-generator",
+            "bits and the new state; counters that overflow a word",
+        )
         for k, (t, dims) in enumerate(shapes):
             for n in words:
                 state = np.array([0x0123456789ABCDEF + k, near_end if k % 2 else 5, 7][:n], np.uint64)
                 want, new = rule(state, t, dims)
-                r = c.m.op("rng-bit-generator", Shape(elements=[S("u64", n), S(t, *dims)]), [c.input(state)],
-                           rng_algorithm=enum("xla.RandomAlgorithm", "RNG_THREE_FRY" if name == "threefry" else "RNG_PHILOX"))
-                c.output(r, np.array([v & 2**64 - 1 for v in new], np.uint64), label=f"state[{n}] after {t}{list(dims)}")
+                r = c.m.op(
+                    "rng-bit-generator",
+                    Shape(elements=[S("u64", n), S(t, *dims)]),
+                    [c.input(state)],
+                    rng_algorithm=enum("xla.RandomAlgorithm", "RNG_THREE_FRY" if name == "threefry" else "RNG_PHILOX"),
+                )
+                c.output(
+                    r, np.array([v & 2**64 - 1 for v in new], np.uint64), label=f"state[{n}] after {t}{list(dims)}"
+                )
                 c.output(r, want, leaf=1, label=f"{t}{list(dims)} from state[{n}]")
 
 
@@ -96,15 +119,28 @@ def all_of(c, value, *tests):
     for test in tests:
         q = test(f, x)
         p = q if p is None else f.op("and", q.shape, [p, q])
-    f.op("reduce", S("pred"), [p, f.const(np.array(True))], [c.m.scalar("and", "pred")], dimensions=list(range(len(value.shape.dims))))
+    f.op(
+        "reduce",
+        S("pred"),
+        [p, f.const(np.array(True))],
+        [c.m.scalar("and", "pred")],
+        dimensions=list(range(len(value.shape.dims))),
+    )
     return c.m.fusion(f, [value])
 
 
 def bound(direction, limit, t):
     def test(f, x):
         b = f.op("broadcast", x.shape, [f.const(np.array(limit).astype(ty.dtype_of(t)))], dimensions=[])
-        return f.op("compare", Shape("pred", x.shape.dims), [x, b], comparison_direction=direction, comparison_order="PARTIAL",
-                    comparison_type="FLOAT" if t in ty.FLOATS else "SIGNED")
+        return f.op(
+            "compare",
+            Shape("pred", x.shape.dims),
+            [x, b],
+            comparison_direction=direction,
+            comparison_order="PARTIAL",
+            comparison_type="FLOAT" if t in ty.FLOATS else "SIGNED",
+        )
+
     return test
 
 
@@ -115,7 +151,13 @@ def mean_of(c, value, power):
     y = x
     for _ in range(power - 1):
         y = f.op("multiply", x.shape, [y, x])
-    s = f.op("reduce", S("f64"), [y, f.const(np.array(0.0))], [c.m.scalar("add", "f64")], dimensions=list(range(len(value.shape.dims))))
+    s = f.op(
+        "reduce",
+        S("f64"),
+        [y, f.const(np.array(0.0))],
+        [c.m.scalar("add", "f64")],
+        dimensions=list(range(len(value.shape.dims))),
+    )
     f.op("divide", S("f64"), [s, f.const(np.array(float(np.prod(value.shape.dims))))])
     return c.m.fusion(f, [value])
 
@@ -124,8 +166,12 @@ def make_distributions():
     n = (100, 100)
     c = Case("random", "rng_uniform", "rng", "inside [a, b); mean and mean square within six standard errors")
     for t, a, b in [("f32", 2.0, 5.0), ("f64", -1.0, 1.0), ("s32", -10, 20), ("f16", 0.0, 1.0), ("bf16", 0.0, 4.0)]:
-        v = c.m.op("rng", S(t, *n), [c.input(np.array(a).astype(ty.dtype_of(t))), c.input(np.array(b).astype(ty.dtype_of(t)))],
-                   distribution=enum("xla.RandomDistribution", "RNG_UNIFORM"))
+        v = c.m.op(
+            "rng",
+            S(t, *n),
+            [c.input(np.array(a).astype(ty.dtype_of(t))), c.input(np.array(b).astype(ty.dtype_of(t)))],
+            distribution=enum("xla.RandomDistribution", "RNG_UNIFORM"),
+        )
         # rounding may lift bf16 and f16 numbers to the upper bound
         upper = bound("LE" if t in ty.SMALL_FLOATS else "LT", b, t)
         c.output(all_of(c, v, bound("GE", a, t), upper), np.array(True), label=t)
@@ -133,11 +179,20 @@ def make_distributions():
         for power in (1, 2):
             m = float(np.mean(values.astype(float) ** power))
             sd = float(np.std(values.astype(float) ** power))
-            c.output(mean_of(c, v, power), np.array(m), (0, 6 * sd / 100 + (0.02 * abs(b) ** power if t in ty.SMALL_FLOATS else 0)), label=f"{t} moment {power}")
+            c.output(
+                mean_of(c, v, power),
+                np.array(m),
+                (0, 6 * sd / 100 + (0.02 * abs(b) ** power if t in ty.SMALL_FLOATS else 0)),
+                label=f"{t} moment {power}",
+            )
     c = Case("random", "rng_normal", "rng", "moments one to four within six standard errors")
     for t, mu, sigma in [("f32", 0.0, 1.0), ("f64", 3.0, 0.5), ("f32", -2.0, 2.0)]:
-        v = c.m.op("rng", S(t, *n), [c.input(np.array(mu).astype(ty.dtype_of(t))), c.input(np.array(sigma).astype(ty.dtype_of(t)))],
-                   distribution=enum("xla.RandomDistribution", "RNG_NORMAL"))
+        v = c.m.op(
+            "rng",
+            S(t, *n),
+            [c.input(np.array(mu).astype(ty.dtype_of(t))), c.input(np.array(sigma).astype(ty.dtype_of(t)))],
+            distribution=enum("xla.RandomDistribution", "RNG_NORMAL"),
+        )
         moments = [0, mu, mu**2 + sigma**2, mu**3 + 3 * mu * sigma**2, mu**4 + 6 * mu**2 * sigma**2 + 3 * sigma**4]
         moments += [mu**6 + 15 * mu**4 * sigma**2 + 45 * mu**2 * sigma**4 + 15 * sigma**6]
         eighth = mu**8 + 28 * mu**6 * sigma**2 + 210 * mu**4 * sigma**4 + 420 * mu**2 * sigma**6 + 105 * sigma**8
@@ -151,9 +206,15 @@ def make_distributions():
 
 
 def make_stochastic():
-    c = Case("random", "stochastic-convert", "stochastic-convert",
-             "up, away from zero, when the random word is below the fraction; saturates at the type's ends")
-    x = np.array([0, 0.25, 0.25, -0.25, -0.75, 1.5, 2.5, -3.5, 126.75, 127.5, 1e9, -128.5, -1e9, 7, -7, 0.999, -0.0], np.float64)
+    c = Case(
+        "random",
+        "stochastic-convert",
+        "stochastic-convert",
+        "up, away from zero, when the random word is below the fraction; saturates at the type's ends",
+    )
+    x = np.array(
+        [0, 0.25, 0.25, -0.25, -0.75, 1.5, 2.5, -3.5, 126.75, 127.5, 1e9, -128.5, -1e9, 7, -7, 0.999, -0.0], np.float64
+    )
     share = np.array([0, 0.2, 0.3, 0.2, 0.8, 0.49, 0.51, 0.4, 0.5, 0.9, 0, 0.1, 0.9, 0, 0.5, 0.99, 0.1])
     for t, r in [("f32", "u32"), ("f64", "u64"), ("f16", "u16"), ("bf16", "u16")]:
         with np.errstate(all="ignore"):

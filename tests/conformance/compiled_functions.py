@@ -7,6 +7,7 @@ usage: compiled_functions.py FOLDER < requests.json
 Run by cases_compiled.py with the Python of tools/export/requirements.txt. Each request {"name", "args":
 [[shape, dtype]…]} becomes FOLDER/<name>.aot. Only the programs are JAX's: expected values are made elsewhere.
 """
+
 import functools
 import json
 import pathlib
@@ -31,12 +32,27 @@ def program(f):
     return f
 
 
-UNARY = [lax.abs, lax.neg, lax.ceil, lax.floor, lax.sign, lax.sqrt, lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
-         lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO), lax.rsqrt, lax.cbrt, lax.exp, lax.expm1, lax.log, lax.log1p, lax.sin, lax.cos, lax.tan, lax.tanh,
-         lax.sinh, lax.cosh, lax.asin, lax.acos, lax.atan, lax.asinh, lax.acosh, lax.atanh, lax.erf, lax.logistic, lax.is_finite]
-BINARY = [lax.add, lax.sub, lax.mul, lax.div, lax.max, lax.min, lax.rem, lax.pow, lax.atan2, lax.eq, lax.ne, lax.ge, lax.gt, lax.le, lax.lt]
-INTEGER = [lax.add, lax.sub, lax.mul, lax.div, lax.rem, lax.max, lax.min, lax.bitwise_and, lax.bitwise_or, lax.bitwise_xor, lax.shift_left, lax.shift_right_logical,
-           lax.shift_right_arithmetic, lax.eq, lax.ne, lax.ge, lax.gt, lax.le, lax.lt]
+def lax_functions(names):
+    return [getattr(lax, name) for name in names.split()]
+
+
+def rounded(method):
+    return lambda x: lax.round(x, method)
+
+
+UNARY = lax_functions("abs neg ceil floor sign sqrt")
+UNARY += [rounded(lax.RoundingMethod.TO_NEAREST_EVEN), rounded(lax.RoundingMethod.AWAY_FROM_ZERO)]
+UNARY += lax_functions("rsqrt cbrt exp expm1 log log1p sin cos tan tanh sinh cosh asin acos atan asinh acosh atanh")
+UNARY += lax_functions("erf logistic is_finite")
+SMALL_UNARY = lax_functions("exp log tanh sqrt neg floor rsqrt logistic sin")
+BINARY = lax_functions("add sub mul div max min rem pow atan2 eq ne ge gt le lt")
+SMALL_BINARY = lax_functions("add sub mul div max min eq lt")
+INTEGER = lax_functions("add sub mul div rem max min bitwise_and bitwise_or bitwise_xor")
+INTEGER += lax_functions("shift_left shift_right_logical shift_right_arithmetic eq ne ge gt le lt")
+INTEGER_UNARY = lax_functions("bitwise_not population_count clz sign")
+FROM_FLOAT = """int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool float16 bfloat16 float8_e4m3fn float8_e5m2
+float32 float64 complex64 complex128""".split()
+FROM_INTEGER = "int8 int32 int64 uint8 uint16 uint64 bool float16 bfloat16 float32 float64".split()
 
 
 @program
@@ -51,7 +67,7 @@ def unary_f64(x, unit):
 
 @program
 def unary_small(*xs):
-    return [f(x) for x in xs for f in [lax.exp, lax.log, lax.tanh, lax.sqrt, lax.neg, lax.floor, lax.rsqrt, lax.logistic, lax.sin]]
+    return [f(x) for x in xs for f in SMALL_UNARY]
 
 
 @program
@@ -66,7 +82,7 @@ def binary_f64(x, y):
 
 @program
 def binary_small(*xs):
-    return [f(x, y) for x, y in zip(xs[::2], xs[1::2]) for f in [lax.add, lax.sub, lax.mul, lax.div, lax.max, lax.min, lax.eq, lax.lt]]
+    return [f(x, y) for x, y in zip(xs[::2], xs[1::2]) for f in SMALL_BINARY]
 
 
 @program
@@ -76,24 +92,41 @@ def integers(*xs):
 
 @program
 def integers_unary(*xs):
-    return [f(x) for x in xs for f in [lax.bitwise_not, lax.population_count, lax.clz, lax.sign]]
+    return [f(x) for x in xs for f in INTEGER_UNARY]
 
 
 @program
 def complex_numbers(*xs):
-    return [r for a, b in zip(xs[::2], xs[1::2]) for r in (a + b, a - b, a * b, a / b, jnp.exp(a), jnp.log(a), jnp.sqrt(a), jnp.abs(a), jnp.sin(a), jnp.tanh(a),
-                                                            jnp.conj(a), a.real, b.imag, a == b)]
+    return [
+        r
+        for a, b in zip(xs[::2], xs[1::2])
+        for r in (
+            a + b,
+            a - b,
+            a * b,
+            a / b,
+            jnp.exp(a),
+            jnp.log(a),
+            jnp.sqrt(a),
+            jnp.abs(a),
+            jnp.sin(a),
+            jnp.tanh(a),
+            jnp.conj(a),
+            a.real,
+            b.imag,
+            a == b,
+        )
+    ]
 
 
 @program
 def convert_float(*xs):
-    return [lax.convert_element_type(x, t) for x in xs for t in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "float16", "bfloat16",
-                                                                 "float8_e4m3fn", "float8_e5m2", "float32", "float64", "complex64", "complex128")]
+    return [lax.convert_element_type(x, t) for x in xs for t in FROM_FLOAT]
 
 
 @program
 def convert_integer(*xs):
-    return [lax.convert_element_type(x, t) for x in xs for t in ("int8", "int32", "int64", "uint8", "uint16", "uint64", "bool", "float16", "bfloat16", "float32", "float64")]
+    return [lax.convert_element_type(x, t) for x in xs for t in FROM_INTEGER]
 
 
 @program
@@ -104,8 +137,16 @@ def four_bits(x, w):
 
 @program
 def bits(x, y, z):
-    return (lax.bitcast_convert_type(x, jnp.int32), lax.bitcast_convert_type(y, jnp.uint64), lax.bitcast_convert_type(x, jnp.uint8), lax.bitcast_convert_type(z, jnp.float16),
-            lax.reduce_precision(x, 5, 2), lax.reduce_precision(x, 4, 3), lax.reduce_precision(x, 8, 7), lax.reduce_precision(y, 8, 23))
+    return (
+        lax.bitcast_convert_type(x, jnp.int32),
+        lax.bitcast_convert_type(y, jnp.uint64),
+        lax.bitcast_convert_type(x, jnp.uint8),
+        lax.bitcast_convert_type(z, jnp.float16),
+        lax.reduce_precision(x, 5, 2),
+        lax.reduce_precision(x, 4, 3),
+        lax.reduce_precision(x, 8, 7),
+        lax.reduce_precision(y, 8, 23),
+    )
 
 
 @program
@@ -115,9 +156,21 @@ def choose(p, x, y, lo, hi):
 
 @program
 def move(x, y, z):
-    return (x.transpose(2, 0, 1), x[::-1, :, ::-1], x[1:, ::2, 1:3], jnp.concatenate([x, x[:, :1]], 1), jnp.broadcast_to(x[:, None], (2, 3, 4, 5)), x.reshape(5, 8),
-            lax.pad(y, jnp.float32(7), [(1, 2, 0), (0, 1, 2)]), lax.pad(y, jnp.float32(7), [(-1, 0, 1), (2, -2, 0)]), lax.pad(y, jnp.float32(7), [(3, -5, 0), (0, 0, 0)]),
-            lax.broadcasted_iota(jnp.int32, (3, 4), 1), z.transpose(5, 3, 1, 0, 2, 4), z.reshape(6, -1).T, x.T.copy())
+    return (
+        x.transpose(2, 0, 1),
+        x[::-1, :, ::-1],
+        x[1:, ::2, 1:3],
+        jnp.concatenate([x, x[:, :1]], 1),
+        jnp.broadcast_to(x[:, None], (2, 3, 4, 5)),
+        x.reshape(5, 8),
+        lax.pad(y, jnp.float32(7), [(1, 2, 0), (0, 1, 2)]),
+        lax.pad(y, jnp.float32(7), [(-1, 0, 1), (2, -2, 0)]),
+        lax.pad(y, jnp.float32(7), [(3, -5, 0), (0, 0, 0)]),
+        lax.broadcasted_iota(jnp.int32, (3, 4), 1),
+        z.transpose(5, 3, 1, 0, 2, 4),
+        z.reshape(6, -1).T,
+        x.T.copy(),
+    )
 
 
 @program
@@ -127,35 +180,91 @@ def small_shapes(s, e, o):
 
 @program
 def dynamic(x, u, i, j):
-    return (lax.dynamic_slice(x, (i, j), (2, 3)), lax.dynamic_update_slice(x, u, (j, i)), lax.dynamic_slice(x, (j, j), (6, 2)), lax.dynamic_index_in_dim(x, i, 1))
+    return (
+        lax.dynamic_slice(x, (i, j), (2, 3)),
+        lax.dynamic_update_slice(x, u, (j, i)),
+        lax.dynamic_slice(x, (j, j), (6, 2)),
+        lax.dynamic_index_in_dim(x, i, 1),
+    )
 
 
 @program
 def gather(x, i, k):
     pairs = lax.GatherDimensionNumbers(offset_dims=(1, 2), collapsed_slice_dims=(), start_index_map=(0, 1))
-    return (x.at[i].get(mode="clip"), x.at[i].get(mode="fill", fill_value=-1), jnp.take_along_axis(x, k, 1, mode="clip"),
-            lax.gather(x, jnp.stack([i, i], 1), pairs, (2, 3), mode="clip"))
+    return (
+        x.at[i].get(mode="clip"),
+        x.at[i].get(mode="fill", fill_value=-1),
+        jnp.take_along_axis(x, k, 1, mode="clip"),
+        lax.gather(x, jnp.stack([i, i], 1), pairs, (2, 3), mode="clip"),
+    )
 
 
 @program
 def scatter(x, i, u, n, m):
-    windows = lax.ScatterDimensionNumbers(update_window_dims=(1, 2), inserted_window_dims=(), scatter_dims_to_operand_dims=(0, 1))
-    return (x.at[i].add(u, mode="drop"), x.at[i].max(u, mode="drop"), x.at[i].min(u, mode="drop"), n.at[i].add(m, mode="drop"), n.at[i].mul(m, mode="drop"),
-            lax.scatter_add(x, jnp.stack([i, i], 1), jnp.ones((6, 2, 2), x.dtype), windows, mode=lax.GatherScatterMode.FILL_OR_DROP))
+    windows = lax.ScatterDimensionNumbers(
+        update_window_dims=(1, 2), inserted_window_dims=(), scatter_dims_to_operand_dims=(0, 1)
+    )
+    return (
+        x.at[i].add(u, mode="drop"),
+        x.at[i].max(u, mode="drop"),
+        x.at[i].min(u, mode="drop"),
+        n.at[i].add(m, mode="drop"),
+        n.at[i].mul(m, mode="drop"),
+        lax.scatter_add(
+            x, jnp.stack([i, i], 1), jnp.ones((6, 2, 2), x.dtype), windows, mode=lax.GatherScatterMode.FILL_OR_DROP
+        ),
+    )
 
 
 @program
 def reduce(x, n, p, d, b):
-    return (x.sum(1), x.sum(0), x.sum(), x.max(1), x.min(0), x.prod(1), n.sum(0), n.max(), n.min(1), p.any(1), p.all(0), d.sum(1), b.sum(0), x.argmax(1), n.argmin(0),
-            jnp.bitwise_xor.reduce(n, 1), x.sum((0, 1)))
+    return (
+        x.sum(1),
+        x.sum(0),
+        x.sum(),
+        x.max(1),
+        x.min(0),
+        x.prod(1),
+        n.sum(0),
+        n.max(),
+        n.min(1),
+        p.any(1),
+        p.all(0),
+        d.sum(1),
+        b.sum(0),
+        x.argmax(1),
+        n.argmin(0),
+        jnp.bitwise_xor.reduce(n, 1),
+        x.sum((0, 1)),
+    )
 
 
 @program
 def windows(x, n):
     add = functools.partial(lax.reduce_window, computation=lax.add)
-    return (lax.reduce_window(x, -jnp.inf, lax.max, (2, 3), (2, 1), "VALID"), add(x, jnp.float32(0), window_dimensions=(3, 3), window_strides=(1, 2), padding=[(1, 1), (2, 0)]),
-            add(x, jnp.float32(0), window_dimensions=(2, 2), window_strides=(1, 1), padding=[(0, 0), (0, 0)], window_dilation=(2, 3)), jnp.cumsum(n, 1), jnp.cumsum(x, 0),
-            lax.cummax(x, 1), add(x, jnp.float32(0), window_dimensions=(2, 2), window_strides=(1, 1), padding=[(1, 0), (0, 1)], base_dilation=(2, 1)))
+    return (
+        lax.reduce_window(x, -jnp.inf, lax.max, (2, 3), (2, 1), "VALID"),
+        add(x, jnp.float32(0), window_dimensions=(3, 3), window_strides=(1, 2), padding=[(1, 1), (2, 0)]),
+        add(
+            x,
+            jnp.float32(0),
+            window_dimensions=(2, 2),
+            window_strides=(1, 1),
+            padding=[(0, 0), (0, 0)],
+            window_dilation=(2, 3),
+        ),
+        jnp.cumsum(n, 1),
+        jnp.cumsum(x, 0),
+        lax.cummax(x, 1),
+        add(
+            x,
+            jnp.float32(0),
+            window_dimensions=(2, 2),
+            window_strides=(1, 1),
+            padding=[(1, 0), (0, 1)],
+            base_dilation=(2, 1),
+        ),
+    )
 
 
 @program
@@ -167,14 +276,30 @@ def pool_gradient(x):
 @program
 def sort(x, n, d):
     keys, values = lax.sort((n, jnp.arange(n.size, dtype=jnp.int32)), num_keys=1, is_stable=True)
-    return (jnp.sort(x, 1), jnp.sort(x, 0), keys, values, *lax.sort((n, d), num_keys=2), *lax.top_k(n, 7), jnp.argsort(n, stable=True), jnp.sort(d, descending=True))
+    return (
+        jnp.sort(x, 1),
+        jnp.sort(x, 0),
+        keys,
+        values,
+        *lax.sort((n, d), num_keys=2),
+        *lax.top_k(n, 7),
+        jnp.argsort(n, stable=True),
+        jnp.sort(d, descending=True),
+    )
 
 
 @program
 def dots(a, b, c, d, e, f, g, h):
     pet = functools.partial(jnp.matmul, preferred_element_type=jnp.float32)
     batch = lambda x, y: lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,))))
-    return (jnp.matmul(a, b, precision="highest"), pet(c, d), jnp.matmul(c, d), batch(e, f), lax.dot(g, h, preferred_element_type=jnp.int32), jnp.matmul(a, b[:, 0], precision="highest"))
+    return (
+        jnp.matmul(a, b, precision="highest"),
+        pet(c, d),
+        jnp.matmul(c, d),
+        batch(e, f),
+        lax.dot(g, h, preferred_element_type=jnp.int32),
+        jnp.matmul(a, b[:, 0], precision="highest"),
+    )
 
 
 @program
@@ -186,19 +311,41 @@ def dots_f64(a, b, z, w):
 def conv(x, w, g, h, k):
     dn = ("NHWC", "HWIO", "NHWC")
     c = functools.partial(lax.conv_general_dilated, dimension_numbers=dn, precision="highest")
-    return (c(x, w, (1, 1), "SAME"), c(x, w, (2, 2), [(1, 1), (1, 1)]), c(x, g, (1, 1), "SAME", feature_group_count=4), c(x, w, (1, 1), [(2, 1), (0, 2)], rhs_dilation=(2, 2)),
-            c(x, w, (1, 1), [(2, 2), (2, 2)], lhs_dilation=(2, 2)), c(h, k, (1, 1), "VALID"))
+    return (
+        c(x, w, (1, 1), "SAME"),
+        c(x, w, (2, 2), [(1, 1), (1, 1)]),
+        c(x, g, (1, 1), "SAME", feature_group_count=4),
+        c(x, w, (1, 1), [(2, 1), (0, 2)], rhs_dilation=(2, 2)),
+        c(x, w, (1, 1), [(2, 2), (2, 2)], lhs_dilation=(2, 2)),
+        c(h, k, (1, 1), "VALID"),
+    )
 
 
 @program
 def conv_gradients(x, w):
-    f = lambda u, v: (lax.conv_general_dilated(u, v, (2, 1), [(1, 1), (1, 1)], dimension_numbers=("NCHW", "OIHW", "NCHW"), precision="highest") ** 2).sum() / 2
+    f = (
+        lambda u, v: (
+            lax.conv_general_dilated(
+                u, v, (2, 1), [(1, 1), (1, 1)], dimension_numbers=("NCHW", "OIHW", "NCHW"), precision="highest"
+            )
+            ** 2
+        ).sum()
+        / 2
+    )
     return jax.grad(f, (0, 1))(x, w)
 
 
 @program
 def transforms(z, r, w, d):
-    return jnp.fft.fft(z), jnp.fft.ifft(z), jnp.fft.rfft(r), jnp.fft.irfft(jnp.fft.rfft(r), r.shape[-1]), jnp.fft.fft2(w), jnp.fft.ifftn(w), jnp.fft.rfft2(d)
+    return (
+        jnp.fft.fft(z),
+        jnp.fft.ifft(z),
+        jnp.fft.rfft(r),
+        jnp.fft.irfft(jnp.fft.rfft(r), r.shape[-1]),
+        jnp.fft.fft2(w),
+        jnp.fft.ifftn(w),
+        jnp.fft.rfft2(d),
+    )
 
 
 @program
@@ -207,8 +354,15 @@ def solve(a, b, h, z):
     lu, _, perm = lax.linalg.lu(a)
     n = a.shape[-1]
     low = jnp.tril(lu, -1) + jnp.eye(n, dtype=a.dtype)
-    return (l, low @ jnp.triu(lu), a[perm], lax.linalg.triangular_solve(l, b, left_side=True, lower=True), lax.linalg.triangular_solve(l, b.T, lower=True, transpose_a=True),
-            jnp.linalg.cholesky(z), jnp.linalg.solve(a, b))
+    return (
+        l,
+        low @ jnp.triu(lu),
+        a[perm],
+        lax.linalg.triangular_solve(l, b, left_side=True, lower=True),
+        lax.linalg.triangular_solve(l, b.T, lower=True, transpose_a=True),
+        jnp.linalg.cholesky(z),
+        jnp.linalg.solve(a, b),
+    )
 
 
 @program
@@ -229,8 +383,16 @@ def control(n, x, p, k):
     total = lax.fori_loop(0, n, lambda i, v: v * 0.5 + i, x)
     steps, halved = lax.while_loop(lambda s: (s[1] > 1).all(), lambda s: (s[0] + 1, s[1] / 2), (jnp.int32(0), x))
     carried, seen = lax.scan(lambda c, v: (c + v, c * v), jnp.float32(1), x)
-    return (total, steps, halved, carried, seen, lax.cond(p, jnp.sin, jnp.cos, x), lax.switch(k, [lambda v: v + 1, lambda v: v * 2, lambda v: -v], x),
-            lax.map(lambda v: v * v, x))
+    return (
+        total,
+        steps,
+        halved,
+        carried,
+        seen,
+        lax.cond(p, jnp.sin, jnp.cos, x),
+        lax.switch(k, [lambda v: v + 1, lambda v: v * 2, lambda v: -v], x),
+        lax.map(lambda v: v * v, x),
+    )
 
 
 @program

@@ -7,39 +7,36 @@ usage: make_cases.py [FAMILY...]
 Needs numpy, scipy, ml_dtypes, protobuf and protoc; the family `compiled` also jax (see cases_compiled.py).
 Same versions, same bytes: seeds are fixed, and so are the archives' times.
 """
+
 import importlib
 import sys
 
 import case
 
-# families of each module; `compiled` is made only when asked for
-MODULES = {
-    "cases_float": ["float"],
-    "cases_integer": ["integer"],
-    "cases_complex": ["complex"],
-    "cases_convert": ["convert"],
-    "cases_move": ["move"],
-    "cases_index": ["index"],
-    "cases_reduce": ["reduce"],
-    "cases_linear": ["linear"],
-    "cases_random": ["random"],
-    "cases_flow": ["flow"],
-    "cases_library": ["library"],
-    "cases_compiled": ["compiled"],
+# modules of each family; `compiled` is made only when asked for
+FAMILIES = {
+    "float": ["cases_float"],
+    "integer": ["cases_integer"],
+    "complex": ["cases_complex"],
+    "convert": ["cases_convert"],
+    "move": ["cases_move"],
+    "index": ["cases_index", "cases_sort"],
+    "reduce": ["cases_reduce", "cases_window"],
+    "linear": ["cases_linear", "cases_convolution"],
+    "random": ["cases_random"],
+    "flow": ["cases_flow", "cases_inside"],
+    "library": ["cases_library", "cases_gemm", "cases_conv"],
+    "compiled": ["cases_compiled"],
 }
 
 
 def main():
-    asked = sys.argv[1:]
-    for module, families in MODULES.items():
-        wanted = [f for f in families if (f in asked if asked else f != "compiled")]
-        if not wanted:
-            continue
-        importlib.import_module(module).make()
-        case.write_all(case.HERE / "cases", wanted)
-        for f in wanted:
-            path = case.HERE / "cases" / f"{f}.zip"
-            print(f"{f}: {sum(c.family == f for c in case.cases)} cases, {path.stat().st_size} bytes")
+    for family in sys.argv[1:] or [f for f in FAMILIES if f != "compiled"]:
+        for module in FAMILIES[family]:
+            importlib.import_module(module).make()
+        case.write_all(case.HERE / "cases", [family])
+        path = case.HERE / "cases" / f"{family}.zip"
+        print(f"{family}: {sum(c.family == family for c in case.cases)} cases, {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

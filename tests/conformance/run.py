@@ -9,6 +9,7 @@ GPU image (host_only in index.json) run on the host device only. Each case is on
 wrong one, a line about skipped ones, and last "conformance: N right, N wrong".
 Needs numpy and ml_dtypes.
 """
+
 import argparse
 import concurrent.futures
 import json
@@ -25,16 +26,32 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 DTYPES = {
-    "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16,
-    "F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2, "F8_E8M0": ml_dtypes.float8_e8m0fnu,
-    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
-    "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8,
-    "U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8,
-    "BOOL": np.bool_, "C64": np.complex64, "C128": np.complex128,
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
+    "F8_E8M0": ml_dtypes.float8_e8m0fnu,
+    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
+    "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U64": np.uint64,
+    "U32": np.uint32,
+    "U16": np.uint16,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+    "C64": np.complex64,
+    "C128": np.complex128,
 }
 # floats that safetensors has no name for are held as U8, one element per byte
 NAMELESS = {
-    "f8e4m3": ml_dtypes.float8_e4m3, "f8e3m4": ml_dtypes.float8_e3m4, "f8e4m3b11fnuz": ml_dtypes.float8_e4m3b11fnuz,
+    "f8e4m3": ml_dtypes.float8_e4m3,
+    "f8e3m4": ml_dtypes.float8_e3m4,
+    "f8e4m3b11fnuz": ml_dtypes.float8_e4m3b11fnuz,
     "f4e2m1fn": ml_dtypes.float4_e2m1fn,
 }
 
@@ -91,7 +108,9 @@ def compare(want, got, entry):
             bad = differ(w, g, tolerance[str(i)] if isinstance(tolerance, dict) else tolerance)
             if bad.any():
                 k = int(np.argmax(bad))
-                problems.append(f"output {label}: {int(bad.sum())} of {bad.size} differ, [{k}] {parts(g)[k]} want {parts(w)[k]}")
+                problems.append(
+                    f"output {label}: {int(bad.sum())} of {bad.size} differ, [{k}] {parts(g)[k]} want {parts(w)[k]}"
+                )
     return problems
 
 
@@ -101,7 +120,17 @@ def run(ctl, device, entry):
         with zipfile.ZipFile(HERE / "cases" / f"{entry['family']}.zip") as z:
             for suffix in ("aot", "in.safetensors", "out.safetensors"):
                 (tmp / suffix).write_bytes(z.read(f"{entry['name']}.{suffix}"))
-        command = [ctl, "run", tmp / "aot", "--inputs", tmp / "in.safetensors", "--outputs", tmp / "got", "--device", device]
+        command = [
+            ctl,
+            "run",
+            tmp / "aot",
+            "--inputs",
+            tmp / "in.safetensors",
+            "--outputs",
+            tmp / "got",
+            "--device",
+            device,
+        ]
         try:
             p = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120)
         except subprocess.TimeoutExpired:
@@ -109,7 +138,11 @@ def run(ctl, device, entry):
         if p.returncode:
             return [f"exit {p.returncode}: " + (p.stderr.strip().splitlines() or [""])[-1][:300].replace(str(tmp), "")]
         try:
-            return compare(read_safetensors((tmp / "out.safetensors").read_bytes()), read_safetensors((tmp / "got").read_bytes()), entry)
+            return compare(
+                read_safetensors((tmp / "out.safetensors").read_bytes()),
+                read_safetensors((tmp / "got").read_bytes()),
+                entry,
+            )
         except (OSError, ValueError, KeyError, struct.error) as e:
             return [f"outputs unreadable: {e!r}"]
 
