@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Library thunks: transforms, triangular solves, norms, top-k.
 
-They need no kernel image, so these cases run on every device. Products ask for full f32 precision; the
-tolerances of f32 convolutions leave room for TF32, which cuDNN may choose.
+They need no kernel image, so these cases run on every device; cases_gemm.py and cases_conv.py have the others.
 """
 
 import numpy as np
