@@ -23,8 +23,8 @@ static void make_scalar(const td_pw_builder_t *b, td_pw_op_t *o) {
             : o->fn == t->fn[TD_HLO_MULTIPLY] ? TD_ONE_MUL
             : o->fn == t->fn[TD_HLO_SUBTRACT] ? left ? TD_ONE_RSUB : TD_ONE_SUB
             : o->fn == t->fn[TD_HLO_DIVIDE]   ? left ? TD_ONE_RDIV : TD_ONE_DIV
-            : o->fn == t->fn[TD_HLO_MAXIMUM]  ? TD_ONE_MAX
-            : o->fn == t->fn[TD_HLO_MINIMUM]  ? TD_ONE_MIN
+            : o->fn == t->fn[TD_HLO_MAXIMUM]  ? left ? TD_ONE_RMAX : TD_ONE_MAX
+            : o->fn == t->fn[TD_HLO_MINIMUM]  ? left ? TD_ONE_RMIN : TD_ONE_MIN
                                               : -1;
     if (k < 0) return;
     if (left) {

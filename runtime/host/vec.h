@@ -17,7 +17,8 @@
 /* Pairs of f32 operations: g(f(a, b), c), f in {add, subtract, multiply}, g also c - f. */
 enum { TD_PAIR_ADD, TD_PAIR_SUB, TD_PAIR_MUL, TD_PAIR_RSUB, TD_PAIRS };
 /* One f32 operation with the second operand a scalar (its tile's first element), R: operands exchanged. */
-enum { TD_ONE_ADD, TD_ONE_SUB, TD_ONE_MUL, TD_ONE_RSUB, TD_ONE_DIV, TD_ONE_RDIV, TD_ONE_MAX, TD_ONE_MIN, TD_ONES };
+enum { TD_ONE_ADD, TD_ONE_SUB, TD_ONE_MUL, TD_ONE_RSUB, TD_ONE_DIV, TD_ONE_RDIV, TD_ONE_MAX, TD_ONE_MIN,
+       TD_ONE_RMAX, TD_ONE_RMIN, TD_ONES };
 
 typedef struct td_vec {
     const char *name;

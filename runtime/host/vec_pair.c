@@ -11,6 +11,8 @@
 #define F_RDIV(x, y) ((y) / (x))
 #define F_MAX(x, y) ((x) != (x) ? (x) : (y) != (y) ? (y) : (x) >= (y) ? (x) : (y))
 #define F_MIN(x, y) ((x) != (x) ? (x) : (y) != (y) ? (y) : (x) <= (y) ? (x) : (y))
+#define F_RMAX(x, y) F_MAX(y, x) /* which of two zeros comes out depends on the order */
+#define F_RMIN(x, y) F_MIN(y, x)
 
 #define PAIR(name, f, g, B, C)                                                             \
     static void name(void *d_, const void *a_, const void *b_, const void *c_, size_t n) {  \
@@ -38,8 +40,9 @@ const td_pw_fn_t td_pairs_isa[3][TD_PAIRS][4] = {LINE(add), LINE(sub), LINE(mul)
         PW_LOOP(float x = a[i]; d[i] = f(x, y))                                             \
     }
 ONE(one_add, F_ADD) ONE(one_sub, F_SUB) ONE(one_mul, F_MUL) ONE(one_rsub, F_RSUB) ONE(one_div, F_DIV) ONE(one_rdiv, F_RDIV)
-ONE(one_max, F_MAX) ONE(one_min, F_MIN)
-const td_pw_fn_t td_scalars_isa[TD_ONES] = {one_add, one_sub, one_mul, one_rsub, one_div, one_rdiv, one_max, one_min};
+ONE(one_max, F_MAX) ONE(one_min, F_MIN) ONE(one_rmax, F_RMAX) ONE(one_rmin, F_RMIN)
+const td_pw_fn_t td_scalars_isa[TD_ONES] = {one_add, one_sub, one_mul, one_rsub, one_div, one_rdiv,
+                                             one_max, one_min, one_rmax, one_rmin};
 
 PW_BIN(bf16_add, float, td_bits_f32((uint32_t)td_bf16_from_f32(x + y) << 16))
 PW_BIN(bf16_sub, float, td_bits_f32((uint32_t)td_bf16_from_f32(x - y) << 16))
