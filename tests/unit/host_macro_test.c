@@ -114,7 +114,7 @@ END_TEST
 static void dot_case(td_type_t t, td_type_t o, const int32_t *la, const int32_t *lb, const int32_t *lc, const void *a,
                      const void *b, void *c) {
     td_hlo_instr_t *i = NODE(TD_HLO_DOT, shape(o, lc, DIMS(2, 2)), param(shape(t, la, DIMS(2, 3))), param(shape(t, lb, DIMS(3, 2))));
-    i->dot = &(td_dot_dims_t){INTS(1), INTS(0), {0}, {0}};
+    i->dot = &(td_dot_dims_t){.lhs_contracting = INTS(1), .rhs_contracting = INTS(0)};
     ck_assert_int_eq(run1(i, a, b, NULL, c), TD_OK);
 }
 
@@ -146,15 +146,15 @@ START_TEST(dot_shapes) {
     double c[4] = {9, 9, 9, 9};
     /* a[m,b,k] . b[k,b] -> [b,m] */
     td_hlo_instr_t *i = NODE(TD_HLO_DOT, shape(TD_F64, NULL, DIMS(2, 2)), param(shape(TD_F64, NULL, DIMS(2, 2, 2))), param(shape(TD_F64, NULL, DIMS(2, 2))));
-    i->dot = &(td_dot_dims_t){INTS(2), INTS(0), INTS(1), INTS(1)};
+    i->dot = &(td_dot_dims_t){.lhs_contracting = INTS(2), .rhs_contracting = INTS(0), .lhs_batch = INTS(1), .rhs_batch = INTS(1)};
     ck_assert_int_eq(run1(i, a, b, NULL, c), TD_OK);
     EXPECT(c, 5, 17, 110, 230);
     i = NODE(TD_HLO_DOT, shape(TD_F64, NULL, DIMS(2, 2)), param(shape(TD_F64, NULL, DIMS(2, 0))), param(shape(TD_F64, NULL, DIMS(0, 2))));
-    i->dot = &(td_dot_dims_t){INTS(1), INTS(0), {0}, {0}};
+    i->dot = &(td_dot_dims_t){.lhs_contracting = INTS(1), .rhs_contracting = INTS(0)};
     ck_assert_int_eq(run1(i, a, b, NULL, c), TD_OK);
     EXPECT(c, 0, 0, 0, 0);
     i = NODE(TD_HLO_DOT, shape(TD_F64, NULL, DIMS()), param(shape(TD_F64, NULL, DIMS(4))), param(shape(TD_F64, NULL, DIMS(4))));
-    i->dot = &(td_dot_dims_t){INTS(0), INTS(0), {0}, {0}};
+    i->dot = &(td_dot_dims_t){.lhs_contracting = INTS(0), .rhs_contracting = INTS(0)};
     ck_assert_int_eq(run1(i, a, b, NULL, c), TD_OK);
     ck_assert(c[0] == 107);
 }
