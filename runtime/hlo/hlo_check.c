@@ -25,7 +25,7 @@ static bool all_arrays(const td_hlo_instr_t *in) {
 }
 
 static bool dims_equal(const td_shape_t *a, const td_shape_t *b) {
-    if (a->rank != b->rank) return false;
+    if (!td_type_is_array(a->type) || !td_type_is_array(b->type) || a->rank != b->rank) return false;
     for (uint32_t i = 0; i < a->rank; i++)
         if (a->dims[i] != b->dims[i]) return false;
     return true;
@@ -306,6 +306,10 @@ static td_status_t other(const td_hlo_instr_t *in, td_err_t *err) {
         NEED(td_type_is_array(in->called[0]->root->shape->type) && in->called[0]->root->shape->rank == 0, "comparator is not scalar");
         break;
     }
+    case TD_HLO_OPT_BARRIER: case TD_HLO_ADD_DEPENDENCY: case TD_HLO_DOMAIN:
+        NEED(in->n_operands && td_shape_same_dims(o, op(in, 0)), "result differs from the operand");
+        break;
+    case TD_HLO_AFTER_ALL: NEED(o->type == TD_TOKEN, "result is not a token"); break;
     case TD_HLO_WHILE: NEED(in->n_called == 2 && in->n_operands == 1, "while with %u computations", in->n_called); break;
     case TD_HLO_CONDITIONAL: NEED(in->n_called >= 1 && in->n_operands == in->n_called + 1, "%u operands for %u branches", in->n_operands, in->n_called); break;
     case TD_HLO_SELECT_AND_SCATTER:

@@ -124,7 +124,7 @@ static td_status_t finish_results(td_compiler_t *c, slots_t *slots, uint32_t *n_
         const td_val_t *v = &p->vals[td_val_owner(p, p->roots[r])];
         td_buf_t from = v->buf, to = {.space = TD_BUF_ARG, .offset = p->n_params + r};
         if (from.space == TD_BUF_ARG && from.offset == to.offset) continue;
-        if (v->kind == TD_VAL_PARAM && equal(&c->desc->args[v->shape ? from.offset : 0], arg_of_root(c, r)) && !v->packed) continue;
+        if (v->kind == TD_VAL_PARAM && !v->packed && equal(&c->desc->args[from.offset], arg_of_root(c, r))) continue;
         bool save = false;
         for (uint32_t i = 0; v->kind == TD_VAL_PARAM && !v->packed && i < p->n_roots; i++)
             save = save || overlap(&c->desc->args[from.offset], arg_of_root(c, i));

@@ -221,8 +221,10 @@ td_status_t td_plan_walk(td_plan_t *p, const td_hlo_comp_t *comp, const td_leave
     for (uint32_t i = comp->n_instrs; i-- > 0;)
         for (uint32_t j = 0; live[i] && j < comp->instrs[i]->n_operands; j++) live[comp->instrs[i]->operands[j]->index] = true;
     for (uint32_t i = 0; i < comp->n_instrs; i++) {
-        td_status_t s = live[i] ? one(p, comp->instrs[i], vals, args, &vals[i], depth, err) : TD_OK;
+        if (!live[i]) continue;
+        td_status_t s = one(p, comp->instrs[i], vals, args, &vals[i], depth, err);
         if (s) return s;
+        if (vals[i].n != td_shape_leaf_count(comp->instrs[i]->shape)) return td_plan_unsupported(comp->instrs[i], err);
     }
     *root = vals[comp->root->index];
     return TD_OK;

@@ -148,6 +148,7 @@ static inline td_status_t run_comp(const td_hlo_comp_t *c, const void *const *in
 static inline int run_suite(const char *name, const TTest *const *tests, size_t n) {
     TCase *t = tcase_create(name);
     tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 120);
     for (size_t i = 0; i < n; i++) tcase_add_test(t, tests[i]);
     Suite *s = suite_create(name);
     suite_add_tcase(s, t);
