@@ -69,12 +69,11 @@ class Thunkd:
     def __init__(self, thunkctl, folder, threads):
         self.folder = folder
         self.outputs = pathlib.Path(tempfile.mkdtemp()) / "outputs.safetensors"
-        files = [folder / f"{name}.safetensors" for name in ("inputs", "weights")]
         self.command = [*pin(threads), str(thunkctl), "run", str(folder / "model.aot"), "--threads", str(threads), "--json",
                         "--outputs", str(self.outputs)]
-        for f in files:
-            if f.exists():
-                self.command += ["--inputs", str(f)]
+        for name in ("inputs", "weights"):
+            if (folder / f"{name}.safetensors").exists():
+                self.command += [f"--{name}", str(folder / f"{name}.safetensors")]
 
     def run(self, n):
         """n times in ms; one run more goes before them, for a process of its own is cold."""
