@@ -14,13 +14,13 @@ comma := ,
 B ?= build/san-$(subst $(comma),-,$(SAN))
 endif
 
-PKGS := libprotobuf-c libuv libnghttp2 yaml-0.1 snappy libzstd libbrotlidec zlib libxxhash jansson
+PKGS := libprotobuf-c libuv libnghttp2 yaml-0.1 snappy libzstd libbrotlidec libbrotlienc zlib libxxhash jansson
 CPPFLAGS += -I. -I$(B)/gen -D_GNU_SOURCE -DTD_PREFIX='"$(PREFIX)"'
 CFLAGS ?= -O2 -g
 CFLAGS += -std=c17 -fPIC -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread -MMD -MP \
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wold-style-definition -Wmissing-prototypes -Wimplicit-fallthrough \
   -Wformat=2 -Wundef -Wvla $(if $(CI),-Werror)
-LDLIBS := -lhighwayhash -lsnappy -lzstd -lbrotlidec -lbrotlicommon -lz -lprotobuf-c -lxxhash -ljansson -lyaml -ldl -lm -pthread
+LDLIBS := -lhighwayhash -lsnappy -lzstd -lbrotlidec -lbrotlienc -lbrotlicommon -lz -lprotobuf-c -lxxhash -ljansson -lyaml -ldl -lm -pthread
 FFI_EXPORT := -Wl,--export-dynamic-symbol=XLA_FFI_GetApi
 HOSTLIBS := -lgomp -ldnnl -lfftw3 -lfftw3f -llapacke -lsleef -lopenblas -lm -pthread
 ifneq ($(SAN),)
@@ -34,7 +34,7 @@ endif
 PROTOS := $(wildcard proto/schema/*.proto)
 GEN_C := $(PROTOS:proto/schema/%.proto=$(B)/gen/schema/%.pb-c.c)
 GEN_H := $(GEN_C:.c=.h)
-LIB_SRC := $(wildcard base/*.c proto/*.c runtime/*.c runtime/hlo/*.c runtime/thunk/*.c runtime/ffi/*.c store/*.c config/*.c)
+LIB_SRC := $(wildcard base/*.c proto/*.c contract/*.c runtime/*.c runtime/hlo/*.c runtime/thunk/*.c runtime/ffi/*.c store/*.c config/*.c)
 ISA_SRC := $(addprefix runtime/host/,pw_int.c pw_f32.c pw_f64.c pw_c64.c pw_c128.c convert.c small.c vec_table.c vec_pair.c vec_transpose.c)
 ISAS := $(if $(filter x86_64,$(shell uname -m)),v3 v4)
 HOST_SRC := $(filter-out $(ISA_SRC),$(wildcard runtime/host/*.c runtime/host/handlers/*.c))

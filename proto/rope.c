@@ -12,18 +12,25 @@ enum {
 
 void td_rope_init(td_rope_t *r, const td_alloc_t *alloc) {
     *r = (td_rope_t){0};
-    td_arena_init(&r->owned, alloc, 0);
+    td_arena_init(&r->own, alloc, 0);
+    r->memory = &r->own;
+}
+
+void td_rope_init_in(td_rope_t *r, const td_rope_t *owner) {
+    td_rope_init(r, owner->own.alloc);
+    r->memory = owner->memory;
 }
 
 void td_rope_deinit(td_rope_t *r) {
-    if (!r->owned.alloc) return;
-    r->owned.alloc->put(r->owned.alloc->ctx, r->pieces, r->cap * sizeof *r->pieces);
-    td_arena_deinit(&r->owned);
+    const td_alloc_t *alloc = r->own.alloc;
+    if (!alloc) return;
+    alloc->put(alloc->ctx, r->pieces, r->cap * sizeof *r->pieces);
+    td_arena_deinit(&r->own);
     *r = (td_rope_t){0};
 }
 
 static bool grow(td_rope_t *r) {
-    const td_alloc_t *alloc = r->owned.alloc;
+    const td_alloc_t *alloc = r->own.alloc;
     uint32_t cap = r->cap ? r->cap * 2 : 16;
     td_span_t *p = cap > r->cap ? alloc->get(alloc->ctx, cap * sizeof *p, 16) : NULL;
     if (!p) return false;
@@ -49,7 +56,7 @@ static void add_piece(td_rope_t *r, td_span_t bytes) {
 }
 
 uint8_t *td_rope_scratch(td_rope_t *r, size_t size) {
-    uint8_t *p = r->failed ? NULL : td_arena_zalloc(&r->owned, size ? size : 1);
+    uint8_t *p = r->failed ? NULL : td_arena_zalloc(r->memory, size ? size : 1);
     if (!p) r->failed = true;
     return p;
 }

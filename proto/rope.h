@@ -17,7 +17,8 @@ typedef struct td_rope {
     uint64_t size;     /* sum of the pieces */
     uint8_t *tail;     /* free bytes behind the last owned piece */
     size_t tail_bytes;
-    td_arena_t owned;
+    td_arena_t own;
+    td_arena_t *memory; /* &own, or another rope's */
     bool failed;
 } td_rope_t;
 
@@ -28,6 +29,8 @@ typedef struct td_sink {
 } td_sink_t;
 
 void td_rope_init(td_rope_t *r, const td_alloc_t *alloc);
+/* A rope whose owned pieces live in owner's memory, until owner is gone. */
+void td_rope_init_in(td_rope_t *r, const td_rope_t *owner);
 void td_rope_deinit(td_rope_t *r); /* a zeroed or initialised rope */
 /* Copies the bytes in. */
 void td_rope_copy(td_rope_t *r, const void *data, size_t size);

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* proto/riegeli_write: files of all compressions and awkward sizes, read back with the project's reader; exact bytes
+ * of small files made by an independent writer (Python: struct, HighwayHash from its published description). */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "proto/codec.h"
+#include "proto/highway.h"
+#include "proto/riegeli.h"
+#include "proto/riegeli_write.h"
+
+static td_counting_alloc_t counter;
+static uint8_t *noise; /* 1 MiB of bytes that do not compress */
+enum { NOISE = 1 << 20 };
+
+static void setup(void) {
+    td_counting_alloc_init(&counter, td_alloc_default());
+    noise = malloc(NOISE);
+    uint32_t x = 1;
+    for (size_t i = 0; i < NOISE; i++) noise[i] = (uint8_t)((x = x * 1664525u + 1013904223u) >> 24);
+}
+static void teardown(void) {
+    free(noise);
+    ck_assert_uint_eq(counter.live_bytes, 0);
+}
+
+START_TEST(hash_in_pieces) {
+    for (size_t n = 0; n < 200; n++)
+        for (size_t k = 0; k <= n; k += 7) {
+            td_highway_t h;
+            td_highway_init(&h);
+            td_highway_add(&h, noise, k);
+            td_highway_add(&h, noise + k, n - k);
+            ck_assert_uint_eq(td_highway_end(&h), td_riegeli_hash(noise, n));
+        }
+}
+END_TEST
+
+typedef struct wanted {
+    const size_t *sizes;
+    size_t n, at; /* records seen, offset into noise */
+} wanted_t;
+
+static td_status_t on_record(void *ctx, uint64_t index, td_span_t record, bool *done, td_err_t *err) {
+    wanted_t *w = ctx;
+    (void)done, (void)err;
+    ck_assert_uint_eq(index, w->n);
+    ck_assert_uint_eq(record.size, w->sizes[w->n]);
+    if (record.size) ck_assert_mem_eq(record.data, noise + w->at, record.size);
+    w->at = (w->at + record.size) % (NOISE / 2);
+    w->n++;
+    return TD_OK;
+}
+
+/* Writes records of these sizes, reads them back; returns the file's size. */
+static size_t round_trip(td_compression_t c, uint64_t chunk_bytes, const size_t *sizes, size_t n) {
+    td_err_t err = {0};
+    td_rope_t file, rec;
+    td_riegeli_writer_t w;
+    td_rope_init(&file, &counter.base);
+    td_riegeli_writer_init(&w, c, chunk_bytes, &file);
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        td_rope_init_in(&rec, &file);
+        size_t half = sizes[i] / 2; /* a record in two pieces */
+        td_rope_ref(&rec, (td_span_t){noise + at, half});
+        td_rope_copy(&rec, noise + at + half, sizes[i] - half);
+        ck_assert_msg(td_riegeli_writer_add(&w, &rec, &err) == TD_OK, "%s", err.text);
+        td_rope_deinit(&rec);
+        at = (at + sizes[i]) % (NOISE / 2);
+    }
+    ck_assert_msg(td_riegeli_writer_end(&w, &err) == TD_OK, "%s", err.text);
+    td_riegeli_writer_deinit(&w);
+    uint8_t *flat = malloc(file.size);
+    td_rope_gather(&file, flat);
+    wanted_t want = {.sizes = sizes};
+    char method = 'x';
+    size_t size = (size_t)file.size;
+    ck_assert_msg(td_riegeli_read((td_span_t){flat, size}, &counter.base, on_record, &want, &method, &err) == TD_OK, "%s", err.text);
+    ck_assert_uint_eq(want.n, n);
+    if (n) ck_assert_int_eq(method, c.method);
+    free(flat);
+    td_rope_deinit(&file);
+    return size;
+}
+
+static const char *const compressions[] = {"none", "snappy", "zstd", "zstd:-3", "zstd:19", "brotli", "brotli:1", "brotli:11"};
+
+START_TEST(all_compressions) {
+    static const size_t sizes[] = {0, 1, 255, 256, 257, 65535, 65536, 65537, 0, 131072, 500000, 3};
+    td_compression_t c = {0};
+    ck_assert_int_eq(td_compression_parse(compressions[_i], &c, NULL), TD_OK);
+    round_trip(c, 0, sizes, sizeof sizes / sizeof *sizes);
+    round_trip(c, 1, sizes, sizeof sizes / sizeof *sizes); /* a chunk per record */
+    round_trip(c, 0, sizes, 0);
+}
+END_TEST
+
+/* Chunks that end on, before and behind every position around a block's end, and one longer than several blocks. */
+START_TEST(block_edges) {
+    td_compression_t none = {0};
+    for (size_t n = 65536 - 64 - 24 - 40 - 40; n < 65536 - 64 - 24 + 90; n += 3) {
+        size_t sizes[] = {n - 64, 5, 400, 200000, 1};
+        round_trip(none, 1, sizes, 5);
+    }
+}
+END_TEST
+
+/* Records without bytes compress to less than one byte each: the chunk is padded to a byte per record. */
+START_TEST(padding) {
+    static size_t sizes[140000];
+    td_compression_t c = {0};
+    ck_assert_int_eq(td_compression_parse("zstd", &c, NULL), TD_OK);
+    for (size_t n = 65404; n < 65504; n += 17) ck_assert_uint_ge(round_trip(c, 1 << 24, sizes, n), 64 + n);
+    size_t size = round_trip(c, 1 << 24, sizes, 140000);
+    ck_assert_uint_ge(size, 64 + 140000);
+    ck_assert_uint_lt(size, 64 + 140000 + 200);
+}
+END_TEST
+
+/* The worked file of artifact_test: an outer split of three records, 160 bytes. */
+START_TEST(worked_file) {
+    static const char *const rec[] = {
+        "\x0a\x1dxla.ExecutableAndOptionsProto\x12\x08\x1a\x06\x0a\x02\x08\x01\x10\x01\x12\x02\x12", "EXE", "\x1a\x01X"};
+    static const size_t len[] = {45, 3, 3}; /* the manifest's last byte is the literal's NUL */
+    static const uint8_t head[24] = {0x00, 0x65, 0x34, 0xe2, 0x9c, 0x0f, 0x88, 0xcf, 0x38, 0, 0, 0, 0, 0, 0, 0,
+                                     0x90, 0xfd, 0xc3, 0xf9, 0x53, 0xf6, 0x92, 0x9a};
+    td_rope_t file, r;
+    td_riegeli_writer_t w;
+    td_rope_init(&file, &counter.base);
+    td_riegeli_writer_init(&w, (td_compression_t){0}, 0, &file);
+    for (int i = 0; i < 3; i++) {
+        td_rope_init_in(&r, &file);
+        td_rope_copy(&r, rec[i], len[i]);
+        ck_assert_int_eq(td_riegeli_writer_add(&w, &r, NULL), TD_OK);
+        td_rope_deinit(&r);
+    }
+    ck_assert_int_eq(td_riegeli_writer_end(&w, NULL), TD_OK);
+    td_riegeli_writer_deinit(&w);
+    ck_assert_uint_eq(file.size, 160);
+    uint8_t flat[160];
+    td_rope_gather(&file, flat);
+    ck_assert_mem_eq(flat + 64, head, sizeof head);
+    td_rope_deinit(&file);
+}
+END_TEST
+
+/* Uncompressed values stay references: memory does not grow with the record. */
+START_TEST(no_second_copy) {
+    td_rope_t file, r;
+    td_riegeli_writer_t w;
+    td_rope_init(&file, &counter.base);
+    td_riegeli_writer_init(&w, (td_compression_t){0}, 0, &file);
+    td_rope_init_in(&r, &file);
+    td_rope_ref(&r, (td_span_t){noise, NOISE});
+    ck_assert_int_eq(td_riegeli_writer_add(&w, &r, NULL), TD_OK);
+    ck_assert_int_eq(td_riegeli_writer_end(&w, NULL), TD_OK);
+    ck_assert_uint_gt(file.size, NOISE);
+    ck_assert_uint_lt(counter.peak_bytes, NOISE / 4);
+    td_rope_deinit(&r);
+    td_riegeli_writer_deinit(&w);
+    td_rope_deinit(&file);
+}
+END_TEST
+
+/* Every allocation that fails gives TD_NOMEM, and nothing leaks. */
+START_TEST(out_of_memory) {
+    td_compression_t c = {'z', 3};
+    td_status_t s = TD_NOMEM;
+    for (unsigned k = 1; s != TD_OK; k++) {
+        ck_assert_uint_lt(k, 200);
+        td_rope_t file, r;
+        td_riegeli_writer_t w;
+        counter.fail_at = counter.gets + k;
+        td_rope_init(&file, &counter.base);
+        td_riegeli_writer_init(&w, c, 0, &file);
+        td_rope_init_in(&r, &file);
+        td_rope_copy(&r, noise, 70000);
+        s = td_riegeli_writer_add(&w, &r, NULL);
+        if (s == TD_OK) s = td_riegeli_writer_end(&w, NULL);
+        ck_assert(s == TD_OK || s == TD_NOMEM);
+        td_rope_deinit(&r);
+        td_riegeli_writer_deinit(&w);
+        td_rope_deinit(&file);
+        ck_assert_uint_eq(counter.live_bytes, 0);
+    }
+    counter.fail_at = 0;
+}
+END_TEST
+
+START_TEST(compression_words) {
+    static const char *const bad[] = {"", "lz4", "snappy:1", "none:0", "brotli:", "brotli:12", "brotli:-1", "zstd:23", "zstd:3x", "zst", "zstdd"};
+    td_compression_t c = {'?', 99};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ck_assert_int_eq(td_compression_parse(bad[i], &c, NULL), TD_USAGE);
+        ck_assert_int_eq(c.method, '?');
+    }
+    ck_assert_int_eq(td_compression_parse("brotli:9", &c, NULL), TD_OK);
+    ck_assert_int_eq(c.method, 'b');
+    ck_assert_int_eq(c.level, 9);
+    ck_assert_int_eq(td_compression_parse("none", &c, NULL), TD_OK);
+    ck_assert_int_eq(c.method, 0);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("riegeli_write");
+    TCase *t = tcase_create("all");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, hash_in_pieces);
+    tcase_add_loop_test(t, all_compressions, 0, (int)(sizeof compressions / sizeof *compressions));
+    tcase_add_test(t, block_edges);
+    tcase_add_test(t, padding);
+    tcase_add_test(t, worked_file);
+    tcase_add_test(t, no_second_copy);
+    tcase_add_test(t, out_of_memory);
+    tcase_add_test(t, compression_words);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
