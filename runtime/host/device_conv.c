@@ -12,13 +12,19 @@ typedef struct reorder {
     bool has_bias;
 } reorder_t;
 
+static double work_of(const td_conv_form_t *f) {
+    double work = (double)f->groups * (double)f->batch * (double)f->in * (double)f->out;
+    for (uint32_t i = 0; i < f->n; i++) work *= (double)f->taps[i] * (double)f->positions[i];
+    return work;
+}
+
 static td_status_t run(const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err) {
     const td_conv_plan_t *p = k->library;
     const td_conv_desc_t *d = &p->d;
     td_conv_bufs_t b = {.x = bufs[0], .w = bufs[1], .y = bufs[2], .bias = d->has_bias ? bufs[3] : NULL,
                         .side = d->has_side ? bufs[3 + d->has_bias] : NULL};
     if (k->packed) b.packed_w = bufs[1];
-    int team = td_pool_enter();
+    int team = td_pool_enter(work_of(&p->form));
     td_status_t st = td_conv_run(p, &b, scratch, err);
     td_pool_leave(team);
     return st;

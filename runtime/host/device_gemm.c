@@ -3,10 +3,12 @@
  * floats widened to f32 and rounded once into D; integers exactly (8-bit ones as f32 products over pieces of k short
  * enough to be exact). Epilogues, scales and conversions run over D's lines afterwards. */
 #include <cblas.h>
+#include <dnnl.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "runtime/host/gemm.h"
+#include "runtime/host/pool.h"
 
 static td_type_t work_type(const td_gemm_desc_t *d) {
     td_type_t a = d->a.type, b = d->b.type;
@@ -32,10 +34,17 @@ static void blas(td_type_t work, const input_t *x, const input_t *y, int64_t lin
     const double bd[2] = {beta, 0};
     if (alpha[0] == 0 && alpha[1] == 0) k = 0; /* X and Y do not count then, NaN or not */
     switch (work) {
-    case TD_F32:
-        cblas_sgemm(CblasRowMajor, tx, ty, m, n, k, af[0], (const void *)x->p, lx, (const void *)y->p, ly, bf[0], r,
-                    lr);
+    case TD_F32: {
+        if (!k) { /* oneDNN would leave C as it is */
+            cblas_sgemm(CblasRowMajor, tx, ty, m, n, k, af[0], (const void *)x->p, lx, (const void *)y->p, ly, bf[0], r, lr);
+            break;
+        }
+        int team = td_pool_enter((double)lines * (double)len * (double)depth);
+        dnnl_sgemm(x->turned ? 'T' : 'N', y->turned ? 'T' : 'N', m, n, k, af[0], (const void *)x->p, lx, (const void *)y->p,
+                   ly, bf[0], r, lr);
+        td_pool_leave(team);
         break;
+    }
     case TD_F64:
         cblas_dgemm(CblasRowMajor, tx, ty, m, n, k, alpha[0], (const void *)x->p, lx, (const void *)y->p, ly, beta, r,
                     lr);

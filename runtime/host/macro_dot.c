@@ -302,10 +302,11 @@ void td_dot_run(const void *state, const void *const *in, void *const *out, void
     char *wide = d->c.convert ? (char *)scratch + d->c.wide_at : out[0];
     w.c = d->c.copy ? (char *)scratch + d->c.pack_at : wide;
     enum { WORTH_A_TEAM = 1 << 18 }; /* multiplications */
-    if (d->batches > 1 && (double)d->batches * (double)d->m * (double)d->n * (double)d->k >= WORTH_A_TEAM) {
+    double work = (double)d->batches * (double)d->m * (double)d->n * (double)d->k;
+    if (d->batches > 1 && work >= WORTH_A_TEAM) {
         td_pool_run(d->batches, batches, &w);
     } else {
-        int team = td_pool_enter();
+        int team = td_pool_enter(work);
         batches(&w, 0, d->batches, 0);
         td_pool_leave(team);
     }

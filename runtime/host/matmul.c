@@ -142,6 +142,8 @@ static void run_bf16(const td_matmul_t *mm, const void *a, const void *b, void *
     atomic_flag_clear_explicit(&s->taken, memory_order_release);
 }
 
+enum { SMALL = 1 << 18 }; /* multiplications: below, a call of oneDNN's costs more than it saves */
+
 /* A result that is column-major is the row-major product of the transposed operands. */
 static void run_blas(const td_matmul_t *m, const void *a, const void *b, void *c) {
     static const double one[2] = {1, 0}, zero[2] = {0, 0};
@@ -154,7 +156,10 @@ static void run_blas(const td_matmul_t *m, const void *a, const void *b, void *c
     CBLAS_TRANSPOSE ct = tl ? CblasTrans : CblasNoTrans, cr = tr ? CblasTrans : CblasNoTrans;
     int mi = (int)rows, ni = (int)cols, ki = (int)m->k, ll = (int)fl.ld, lr = (int)fr.ld, lc = (int)m->c.ld;
     switch (m->type) {
-    case TD_F32: dnnl_sgemm(tl ? 'T' : 'N', tr ? 'T' : 'N', rows, cols, m->k, 1, l, fl.ld, r, fr.ld, 0, c, m->c.ld); break;
+    case TD_F32:
+        if (rows * cols * m->k <= SMALL) cblas_sgemm(CblasRowMajor, ct, cr, mi, ni, ki, 1, l, ll, r, lr, 0, c, lc);
+        else dnnl_sgemm(tl ? 'T' : 'N', tr ? 'T' : 'N', rows, cols, m->k, 1, l, fl.ld, r, fr.ld, 0, c, m->c.ld);
+        break;
     case TD_F64: cblas_dgemm(CblasRowMajor, ct, cr, mi, ni, ki, 1, l, ll, r, lr, 0, c, lc); break;
     case TD_C64: cblas_cgemm(CblasRowMajor, ct, cr, mi, ni, ki, onef, l, ll, r, lr, zerof, c, lc); break;
     default: cblas_zgemm(CblasRowMajor, ct, cr, mi, ni, ki, one, l, ll, r, lr, zero, c, lc); break;

@@ -76,14 +76,17 @@ void td_pool_run(int64_t units, td_pool_fn_t fn, void *ctx) {
     if (units > 0) fn(ctx, 0, units, 0);
 }
 
-int td_pool_enter(void) {
+int td_pool_enter(double work) {
 #ifdef _OPENMP
+    const double worth_a_team = 1 << 20; /* some tens of microseconds */
     int n = td_host_threads();
-    if (n > 1 && !omp_in_parallel() && !atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) {
+    if (n > 1 && work >= worth_a_team && !omp_in_parallel() && !atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) {
         omp_set_num_threads(n);
         return 1;
     }
     omp_set_num_threads(1);
+#else
+    (void)work;
 #endif
     return 0;
 }

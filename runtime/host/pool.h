@@ -23,9 +23,9 @@ void td_host_threads_drop(void); /* the last one takes back what td_host_threads
 typedef void (*td_pool_fn_t)(void *ctx, int64_t first, int64_t last, int worker);
 void td_pool_run(int64_t units, td_pool_fn_t fn, void *ctx);
 
-/* Around a library call that uses OpenMP itself: the team for it alone, or one thread if the team is taken.
- * Returns what to give to td_pool_leave. */
-int td_pool_enter(void);
+/* Around a library call that uses OpenMP itself: the team for it alone; one thread if the team is taken, or if
+ * the work (multiplications, about) is not worth waking it. Returns what to give to td_pool_leave. */
+int td_pool_enter(double work);
 void td_pool_leave(int entered);
 
 #endif
