@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products of one shape, the work of dot: oneDNN for f32 and bf16, BLAS for f64 and complex.
  *
- * A matrix is [rows, cols] with one stride each, one of them 1 (of one element: any). Made at load in the
- * arena; running allocates nothing of ours. Thread: make one, run any. */
+ * A matrix is [rows, cols], each at least 1, with one stride each, one of them 1 (of one element: any). Made at
+ * load in the arena; running allocates nothing of ours. Thread: make one, run any. */
 #ifndef TD_RUNTIME_HOST_MATMUL_H
 #define TD_RUNTIME_HOST_MATMUL_H
 
