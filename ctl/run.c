@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "ctl/ctl.h"
@@ -85,7 +86,7 @@ typedef struct run {
     bool *fixed;   /* inputs that are weights */
     void **copies; /* normalised booleans, misaligned tensors */
     const void **outputs;
-    double *ms;
+    double *ms, *cpu_ms;
 } run_t;
 
 static void run_close(run_t *r) {
@@ -96,6 +97,7 @@ static void run_close(run_t *r) {
     free(r->fixed);
     free(r->outputs);
     free(r->ms);
+    free(r->cpu_ms);
     td_binding_destroy(r->binding);
     td_program_destroy(r->program);
     td_device_destroy(r->device);
@@ -182,18 +184,27 @@ static td_status_t lower(run_t *r, const run_args_t *a, td_err_t *err) {
     return s;
 }
 
+static double cpu_now_ms(void) {
+    struct timespec t = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
 static td_status_t execute(run_t *r, const run_args_t *a, td_err_t *err) {
     td_status_t s = td_binding_create(r->program, td_alloc_default(), &r->binding, err);
     if (s != TD_OK) return s;
     r->ms = calloc((size_t)a->repeat, sizeof *r->ms);
-    if (!r->ms) return td_fail(err, TD_NOMEM, "out of memory");
+    r->cpu_ms = calloc((size_t)a->repeat, sizeof *r->cpu_ms);
+    if (!r->ms || !r->cpu_ms) return td_fail(err, TD_NOMEM, "out of memory");
     for (long k = 0; k < a->repeat; k++) {
         bool warm = k == 1 || a->repeat == 1; /* of several runs, the first is not in the profile */
         if (a->profile && warm && (s = td_binding_profile(r->binding, err)) != TD_OK) return s;
+        double cpu = cpu_now_ms();
         uint64_t t0 = td_now_ns(td_clock_system());
         s = td_program_run(r->binding, r->inputs, r->outputs, NULL, err);
         if (s != TD_OK) return td_prefix(err, s, "%s", a->artifact);
         r->ms[k] = (double)(td_now_ns(td_clock_system()) - t0) / 1e6;
+        r->cpu_ms[k] = cpu_now_ms() - cpu;
     }
     return TD_OK;
 }
@@ -217,7 +228,7 @@ static td_status_t write_outputs(const run_t *r, const char *path, td_err_t *err
 }
 
 static td_status_t tell_times(const run_t *r, const run_args_t *a, td_err_t *err) {
-    ctl_times_t t = {.name = td_program_name(r->program), .ms = r->ms, .n = (uint32_t)a->repeat};
+    ctl_times_t t = {.name = td_program_name(r->program), .ms = r->ms, .cpu_ms = r->cpu_ms, .n = (uint32_t)a->repeat};
     t.rows = td_binding_profile_rows(r->binding, &t.n_rows);
     return a->json ? ctl_times_json(&t, err) : ctl_times_print(&t, err);
 }

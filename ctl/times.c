@@ -77,14 +77,18 @@ static json_t *profile(const summary_t *s) {
     return list;
 }
 
+static json_t *reals(const double *v, uint32_t n) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < n; i++) json_array_append_new(list, json_real(v[i]));
+    return list;
+}
+
 td_status_t ctl_times_json(const ctl_times_t *t, td_err_t *err) {
     summary_t s;
     td_status_t st = summarize(t, &s, err);
     if (st == TD_OK) {
-        json_t *times = json_array();
-        for (uint32_t i = 0; i < t->n; i++) json_array_append_new(times, json_real(t->ms[i]));
-        json_t *j = json_pack("{s:o, s:i, s:f, s:f, s:o}", "name", ctl_json_text(t->name), "runs", (int)t->n, "min_ms", s.min,
-                              "median_ms", s.median, "times_ms", times);
+        json_t *j = json_pack("{s:o, s:i, s:f, s:f, s:o, s:o}", "name", ctl_json_text(t->name), "runs", (int)t->n, "min_ms", s.min,
+                              "median_ms", s.median, "times_ms", reals(t->ms, t->n), "cpu_ms", reals(t->cpu_ms, t->n));
         if (j && t->rows) json_object_set_new(j, "profile", profile(&s));
         if (!j || json_dumpf(j, stdout, JSON_REAL_PRECISION(6) | JSON_COMPACT)) st = td_fail(err, TD_NOMEM, "out of memory");
         else putchar('\n');

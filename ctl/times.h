@@ -7,15 +7,15 @@
 
 typedef struct ctl_times {
     const char *name; /* of the program */
-    const double *ms; /* each run, in order */
-    uint32_t n;       /* at least 1 */
+    const double *ms, *cpu_ms; /* each run, in order: elapsed, and of all the process's threads */
+    uint32_t n;                /* at least 1 */
     const td_profile_row_t *rows; /* NULL: no profile */
     uint32_t n_rows;
 } ctl_times_t;
 
 /* Minimum and median, then the slowest thunks. */
 td_status_t ctl_times_print(const ctl_times_t *t, td_err_t *err);
-/* The same as one JSON object with name, runs, min_ms, median_ms, times_ms and profile. */
+/* The same as one JSON object with name, runs, min_ms, median_ms, times_ms, cpu_ms and profile. */
 td_status_t ctl_times_json(const ctl_times_t *t, td_err_t *err);
 
 #endif

@@ -10,7 +10,8 @@ model.aot, inputs.safetensors, perhaps weights.safetensors, outputs.safetensors 
 networks as JAX functions (nets.py says how). Without a Python that has JAX, or without a generator, thunkd is timed
 alone. Both sides run in turn, --rounds times, --seconds each; with one thread, both on one core that they share.
 The error is that of thunkd's outputs against outputs.safetensors, relative to 1 + the wanted value; it is printed and
-fails nothing. Best done on a machine with nothing else to do.
+fails nothing. Best done on a machine with nothing else to do; the ratio of CPU times (cpu: least of all runs, one thread)
+bears other work better.
 """
 import argparse
 import json
@@ -76,11 +77,12 @@ class Thunkd:
                 self.command += [f"--{name}", str(folder / f"{name}.safetensors")]
 
     def run(self, n):
-        """n times in ms; one run more goes before them, for a process of its own is cold."""
+        """n pairs of ms, elapsed and of the CPUs; one run more goes before them, for a process of its own is cold."""
         done = subprocess.run([*self.command, "--repeat", str(n + 1)], capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(done.stderr.strip())
-        return json.loads(done.stdout)["times_ms"][1:]
+        told = json.loads(done.stdout)
+        return list(zip(told["times_ms"], told["cpu_ms"]))[1:]
 
     def error(self):
         """Text: the largest error of the latest run's outputs."""
@@ -100,7 +102,7 @@ class Thunkd:
 
 
 def enough(ms, seconds):
-    return max(LEAST_RUNS, min(MOST_RUNS, int(seconds * 1e3 / min(ms))))
+    return max(LEAST_RUNS, min(MOST_RUNS, int(seconds * 1e3 / min(ms)[0])))
 
 
 def measure(options, net, threads, jax_python, generator):
@@ -116,8 +118,10 @@ def measure(options, net, threads, jax_python, generator):
             for name, side in sides.items():
                 times[name].append(side.run(runs[name]))
         for name, rounds in times.items():
-            row[name] = {"min_ms": min(map(min, rounds)), "median_ms": statistics.median(t for r in rounds for t in r),
-                         "runs": sum(map(len, rounds)), "medians_ms": [statistics.median(r) for r in rounds]}
+            elapsed = [[t for t, _ in r] for r in rounds]
+            row[name] = {"min_ms": min(map(min, elapsed)), "median_ms": statistics.median(sum(elapsed, [])),
+                         "cpu_min_ms": min(cpu for r in rounds for _, cpu in r), "runs": sum(map(len, rounds)),
+                         "medians_ms": list(map(statistics.median, elapsed))}
         row["error"] = sides["thunkd"].error()
         case = options.nets / net / "case.json"
         row["tolerance"] = json.loads(case.read_text()).get("tolerance_host") if case.exists() else None
@@ -131,11 +135,16 @@ def ratio(row, what):
     return row["thunkd"][what] / row["jax"][what]
 
 
+def cpu_ratio(row):
+    """With one thread only: several may spin while they wait."""
+    return f"{ratio(row, 'cpu_min_ms'):5.2f}" if row["threads"] == 1 and "jax" in row else f"{'-':>5}"
+
+
 def print_row(row):
     pair = lambda side: f"{row[side]['min_ms']:9.3f} {row[side]['median_ms']:9.3f}" if side in row else f"{'-':>9} {'-':>9}"
     ratios = f"{ratio(row, 'min_ms'):6.2f} {ratio(row, 'median_ms'):6.2f}" if "jax" in row else f"{'-':>6} {'-':>6}"
     tolerance = f" ({row['tolerance']:g})" if row["tolerance"] else ""
-    print(f"{row['net']:22} {row['threads']:3} {pair('thunkd')} {pair('jax')} {ratios}  {row['error']}{tolerance}", flush=True)
+    print(f"{row['net']:22} {row['threads']:3} {pair('thunkd')} {pair('jax')} {ratios} {cpu_ratio(row)}  {row['error']}{tolerance}", flush=True)
 
 
 def print_summary(rows):
@@ -144,8 +153,9 @@ def print_summary(rows):
         if mine:
             worst = max(mine, key=lambda r: ratio(r, "min_ms"))
             middle = lambda what: statistics.median(ratio(r, what) for r in mine)
+            cpu = f", {middle('cpu_min_ms'):.2f} of CPU time" if threads == 1 else ""
             print(f"{threads} thread(s), thunkd/JAX: worst {ratio(worst, 'min_ms'):.2f} ({worst['net']}), "
-                  f"median {middle('min_ms'):.2f} of minima, {middle('median_ms'):.2f} of medians")
+                  f"median {middle('min_ms'):.2f} of minima, {middle('median_ms'):.2f} of medians{cpu}")
 
 
 def jax_version(python):
@@ -205,8 +215,8 @@ def main():
     nets = sorted(d.parent.name for d in options.nets.glob("*/model.aot") if not only or d.parent.name in only)
     counts = sorted({len(cpus()) if t == "all" else int(t) for t in options.threads.split(",")})
     print(f"{machine()}; JAX {version or 'none'}; load {os.getloadavg()[0]:.1f}")
-    print(f"{'':22} {'':3} {'thunkd ms':^19} {'JAX ms':^19} {'thunkd/JAX':^13}")
-    print(f"{'net':22} {'thr':3} {'min':>9} {'median':>9} {'min':>9} {'median':>9} {'min':>6} {'median':>6}  error (tolerance)")
+    print(f"{'':22} {'':3} {'thunkd ms':^19} {'JAX ms':^19} {'thunkd/JAX':^19}")
+    print(f"{'net':22} {'thr':3} {'min':>9} {'median':>9} {'min':>9} {'median':>9} {'min':>6} {'median':>6} {'cpu':>5}  error (tolerance)")
     rows, failed = [], False
     for net in nets:
         for threads in counts:

@@ -5,8 +5,8 @@
 usage: jax_worker.py GENERATOR.py NET
 
 The weights stay on the device; what comes with a request is handed over as numpy arrays each time; a run ends when
-all outputs are there. Reads lines from standard input: "run N" answers with a JSON list of N times in ms, "save FILE"
-writes the outputs as safetensors and answers true. The first line that it prints is true once it is ready.
+all outputs are there. Reads lines from standard input: "run N" answers with a JSON list of N pairs of ms, elapsed
+and of the CPUs; "save FILE" writes the outputs as safetensors and answers true. The first line that it prints is true once it is ready.
 """
 import importlib.util
 import json
@@ -40,9 +40,9 @@ def main():
     fn = jax.jit(net["fn"], donate_argnums=net.get("donate", ()))
 
     def run():
-        start = time.perf_counter()
+        cpu, start = time.process_time(), time.perf_counter()
         out = jax.block_until_ready(fn(*request, *weights))
-        return (time.perf_counter() - start) * 1e3, out
+        return (time.perf_counter() - start) * 1e3, (time.process_time() - cpu) * 1e3, out
 
     def answer(value):
         print(json.dumps(value), file=answers, flush=True)
@@ -53,9 +53,9 @@ def main():
     for line in sys.stdin:
         verb, argument = line.split(maxsplit=1)
         if verb == "run":
-            answer([run()[0] for _ in range(int(argument))])
+            answer([run()[:2] for _ in range(int(argument))])
         else:
-            leaves = jax.tree_util.tree_leaves(run()[1])
+            leaves = jax.tree_util.tree_leaves(run()[2])
             write_safetensors(argument.strip(), {str(i): np.asarray(v) for i, v in enumerate(leaves)})
             answer(True)
 
