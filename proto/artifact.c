@@ -61,6 +61,7 @@ static td_status_t outer_rest(opening_t *o, td_span_t wire, td_err_t *err) {
     td_buffer_deinit(&rest);
     if (s != TD_OK) return s;
     const Xla__ExecutableAndOptionsProto *outer = (const Xla__ExecutableAndOptionsProto *)m;
+    o->a->outer = outer;
     o->a->options = outer->compile_options;
     if (outer->pjrt_client_name) o->a->pjrt_client_name = outer->pjrt_client_name;
     s = check_client(o->a->pjrt_client_name, err);
@@ -119,6 +120,7 @@ static td_status_t take_lists(opening_t *o, td_err_t *err) {
     a->n_payloads = x->n_payloads;
     a->unknown = u;
     a->n_unknown = x->n_unknown;
+    a->n_cut_strings = x->n_cut_strings;
     x->n_payloads = 0; /* the references are the artifact's now */
     return TD_OK;
 }

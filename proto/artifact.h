@@ -15,6 +15,7 @@
 
 typedef struct Xla__Gpu__GpuExecutableProto td_gpu_executable_msg_t;
 typedef struct Xla__CompileOptionsProto td_compile_options_msg_t;
+typedef struct Xla__ExecutableAndOptionsProto td_outer_msg_t;
 
 typedef enum td_form {
     TD_FORM_UNKNOWN = 0,
@@ -43,7 +44,10 @@ typedef struct td_artifact {
     uint64_t input_bytes;
     const char *pjrt_client_name;            /* "" if absent */
     const td_compile_options_msg_t *options; /* NULL if absent */
+    const td_outer_msg_t *outer;             /* without field 1; NULL for a bare inner file */
     const td_gpu_executable_msg_t *exe;      /* never NULL */
+    uint32_t n_cut_strings;                  /* strings with a NUL inside: the messages hold what stands before it */
+    uint32_t n_skipped_names;                /* of a text: field and enum names that no schema knows */
     const td_payload_t *const *payloads;     /* by id; ids are what *_payload fields hold */
     uint32_t n_payloads;
     const td_unknown_field_t *unknown; /* kept and reported, not interpreted */

@@ -174,6 +174,7 @@ static td_status_t one_field(td_excise_t *x, message_t *m, const td_wire_field_t
     if (!wire_type_fits(d, f->type))
         return td_fail(err, TD_MALFORMED, "%s.%s has wire type %u, expected %u", m->desc->name, d->name, f->type, wire_type(d->type));
     if (d->type == PROTOBUF_C_TYPE_MESSAGE) return submessage(x, d, f, depth, out, err);
+    if (d->type == PROTOBUF_C_TYPE_STRING && f->bytes.size && memchr(f->bytes.data, 0, f->bytes.size)) x->n_cut_strings++;
     if (protobuf_c_message_descriptor_get_field(m->desc, TD_PAYLOAD_FIELD_BASE + d->id)) return movable(x, m, d, f, out, err);
     return td_buffer_append(out, f->whole.data, f->whole.size, err);
 }

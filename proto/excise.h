@@ -27,6 +27,7 @@ typedef struct td_excise {
     td_unknown_field_t *unknown;
     uint32_t n_unknown, cap_unknown;
     uint64_t messages;
+    uint32_t n_cut_strings; /* protobuf-c's strings end at the first NUL */
 } td_excise_t;
 
 void td_excise_init(td_excise_t *x, td_payload_table_t *table, const td_alloc_t *alloc);
