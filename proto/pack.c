@@ -73,7 +73,8 @@ static void put_value(td_rope_t *out, const moved_t *m) {
     }
     uint8_t *p = td_rope_room(out, (size_t)m->size);
     if (!p) return;
-    for (size_t i = 0; i < m->bytes.size / elem; i++) p += td_wire_put_varint(p, element(m->field->type, m->bytes.data, i));
+    for (size_t i = 0; i < m->bytes.size / elem; i++)
+        p += td_wire_put_varint(p, element(m->field->type, m->bytes.data, i));
 }
 
 /* The payload fields of a message. */
@@ -84,13 +85,16 @@ static td_status_t find_moved(const packing_t *k, const ProtobufCMessageDescript
     while (in.size) {
         if (!td_wire_next(&in, &f)) return td_fail(err, TD_INTERNAL, "broken field in a packed %s", desc->name);
         if (f.number < TD_PAYLOAD_FIELD_BASE) continue;
-        const ProtobufCFieldDescriptor *d = protobuf_c_message_descriptor_get_field(desc, f.number - TD_PAYLOAD_FIELD_BASE);
+        uint32_t number = f.number - TD_PAYLOAD_FIELD_BASE;
+        const ProtobufCFieldDescriptor *d = protobuf_c_message_descriptor_get_field(desc, number);
         if (!d || f.value >= k->n_payloads || *out_n == MOVED_MAX)
-            return td_fail(err, TD_MALFORMED, "%s: field %u names payload %" PRIu64 " of %u", desc->name, f.number, f.value, k->n_payloads);
+            return td_fail(err, TD_MALFORMED, "%s: field %u names payload %" PRIu64 " of %u", desc->name, f.number,
+                           f.value, k->n_payloads);
         moved_t *m = &out[(*out_n)++];
         *m = (moved_t){.field = d, .bytes = k->payloads[f.value]->bytes};
         m->size = value_size(d, m->bytes);
-        if (m->size > INT32_MAX) return td_fail(err, TD_LIMIT, "%s.%s: %" PRIu64 " bytes", desc->name, d->name, m->size);
+        if (m->size > INT32_MAX)
+            return td_fail(err, TD_LIMIT, "%s.%s: %" PRIu64 " bytes", desc->name, d->name, m->size);
     }
     return TD_OK;
 }
@@ -114,15 +118,16 @@ static const ProtobufCFieldDescriptor *message_field(const ProtobufCMessageDescr
 }
 
 /* *out_size: the message's size with payloads in place; *out_changed: does it differ anywhere? */
-static td_status_t measure(packing_t *k, const ProtobufCMessageDescriptor *desc, td_span_t in, unsigned depth, uint64_t *out_size,
-                           bool *out_changed, td_err_t *err) {
+static td_status_t measure(packing_t *k, const ProtobufCMessageDescriptor *desc, td_span_t in, unsigned depth,
+                           uint64_t *out_size, bool *out_changed, td_err_t *err) {
     moved_t moved[MOVED_MAX];
     unsigned n;
     if (depth > TD_LIMIT_PROTO_DEPTH) return td_fail(err, TD_LIMIT, "messages nest deeper than %d", TD_LIMIT_PROTO_DEPTH);
     td_status_t s = find_moved(k, desc, in, moved, &n, err);
     uint64_t size = 0;
     bool changed = n > 0;
-    for (unsigned i = 0; i < n; i++) size += varint_size((uint64_t)moved[i].field->id << 3) + varint_size(moved[i].size) + moved[i].size;
+    for (unsigned i = 0; i < n; i++)
+        size += varint_size((uint64_t)moved[i].field->id << 3) + varint_size(moved[i].size) + moved[i].size;
     td_wire_field_t f;
     while (s == TD_OK && in.size && td_wire_next(&in, &f)) {
         const ProtobufCFieldDescriptor *d = message_field(desc, &f);
@@ -179,11 +184,13 @@ td_status_t td_pack(const ProtobufCMessage *m, const td_payload_t *const *payloa
     bool changed = false;
     td_status_t s = measure(&k, m->descriptor, packed, 0, &size, &changed, err);
     if (s == TD_OK && size > TD_LIMIT_ARTIFACT_BYTES)
-        s = td_fail(err, TD_LIMIT, "%s: %" PRIu64 " bytes, at most %llu", m->descriptor->name, size, TD_LIMIT_ARTIFACT_BYTES);
+        s = td_fail(err, TD_LIMIT, "%s: %" PRIu64 " bytes, at most %llu", m->descriptor->name, size,
+                    TD_LIMIT_ARTIFACT_BYTES);
     uint64_t before = out->size;
     if (s == TD_OK) s = emit(&k, m->descriptor, packed, err);
     if (s == TD_OK) s = td_rope_status(out, err);
     if (s == TD_OK && out->size - before != size)
-        s = td_fail(err, TD_INTERNAL, "%s: %" PRIu64 " bytes written, %" PRIu64 " announced", m->descriptor->name, out->size - before, size);
+        s = td_fail(err, TD_INTERNAL, "%s: %" PRIu64 " bytes written, %" PRIu64 " announced", m->descriptor->name,
+                    out->size - before, size);
     return s;
 }

@@ -84,7 +84,8 @@ static void put_chunk(td_rope_t *out, uint64_t base, char type, const td_rope_t 
 }
 
 void td_riegeli_writer_init(td_riegeli_writer_t *w, td_compression_t c, uint64_t chunk_bytes, td_rope_t *out) {
-    *w = (td_riegeli_writer_t){.out = out, .base = out->size, .compression = c, .chunk_bytes = chunk_bytes ? chunk_bytes : CHUNK_BYTES};
+    *w = (td_riegeli_writer_t){.out = out, .base = out->size, .compression = c};
+    w->chunk_bytes = chunk_bytes ? chunk_bytes : CHUNK_BYTES;
     td_rope_init_in(&w->sizes, out);
     td_rope_init_in(&w->values, out);
     td_rope_t none = {0};

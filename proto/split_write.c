@@ -52,7 +52,8 @@ static td_status_t write_file(const split_t *s, td_compression_t c, td_rope_t *o
     return st;
 }
 
-td_status_t td_split_write_whole(const char *type, const td_rope_t *wire, td_compression_t c, td_rope_t *out, td_err_t *err) {
+td_status_t td_split_write_whole(const char *type, const td_rope_t *wire, td_compression_t c, td_rope_t *out,
+                                 td_err_t *err) {
     split_t s;
     td_status_t st = split_init(&s, type, 1, out, err);
     if (st == TD_OK) {
@@ -78,10 +79,11 @@ td_status_t td_split_write_outer(const td_rope_t *executable, const td_rope_t *r
 
 static td_status_t inner_records(split_t *s, const td_artifact_t *a, td_err_t *err) {
     Xla__Gpu__GpuExecutableProto rest = *a->exe, part = XLA__GPU__GPU_EXECUTABLE_PROTO__INIT;
-    if (rest.has_asm_text || rest.has_asm_text_payload)
-        td_rope_ref(override(s, ASM_TEXT), td_artifact_bytes(a, rest.has_asm_text_payload, rest.asm_text_payload, rest.asm_text.data, rest.asm_text.len));
-    if (rest.has_binary || rest.has_binary_payload)
-        td_rope_ref(override(s, BINARY), td_artifact_bytes(a, rest.has_binary_payload, rest.binary_payload, rest.binary.data, rest.binary.len));
+    td_span_t text = td_artifact_bytes(a, rest.has_asm_text_payload, rest.asm_text_payload, rest.asm_text.data,
+                                       rest.asm_text.len);
+    td_span_t binary = td_artifact_bytes(a, rest.has_binary_payload, rest.binary_payload, rest.binary.data, rest.binary.len);
+    if (rest.has_asm_text || rest.has_asm_text_payload) td_rope_ref(override(s, ASM_TEXT), text);
+    if (rest.has_binary || rest.has_binary_payload) td_rope_ref(override(s, BINARY), binary);
     part.n_dnn_compiled_graphs = rest.n_dnn_compiled_graphs;
     part.dnn_compiled_graphs = rest.dnn_compiled_graphs;
     td_status_t st = td_pack(&part.base, a->payloads, a->n_payloads, merge(s), err);
