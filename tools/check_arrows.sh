@@ -20,7 +20,7 @@ allow() {
         if (path ~ /\.pb-c\.h$/) top = "proto"        # generated from proto/schema
         else if (!sub(/\/.*/, "", top)) next          # a file beside the including one
         if (top == "..") print $0 "   (write paths from the root)"
-        else if (top ~ /^(base|proto|runtime|store|config|daemon|ctl)$/ && index(allowed, " " top " ") == 0) print
+        else if (top ~ /^(base|proto|runtime|contract|store|config|daemon|ctl)$/ && index(allowed, " " top " ") == 0) print
       }')
   if [ -n "$bad" ]; then
     echo "$dir may include from: $dir $*"
@@ -31,8 +31,9 @@ allow() {
 allow base
 allow proto base
 allow runtime base proto
-allow store base proto runtime
+allow contract base proto runtime
+allow store base proto runtime contract
 allow config base
-allow daemon base proto runtime store config
-allow ctl base proto runtime store config
+allow daemon base proto runtime contract store config
+allow ctl base proto runtime contract store config
 exit $rc
