@@ -59,8 +59,8 @@ td_status_t ctl_times_print(const ctl_times_t *t, td_err_t *err) {
     if (st == TD_OK && t->rows) {
         printf("%-24s %-40s %10s %12s %7s\n", "thunk", "instruction", "calls", "total ms", "share");
         for (uint32_t i = 0; i < s.n_rows; i++)
-            printf("%-24s %-40s %10llu %12.4f %6.1f%%\n", s.rows[i].kind, s.rows[i].name, (unsigned long long)s.rows[i].calls,
-                   (double)s.rows[i].ns / 1e6, 100 * share(&s, &s.rows[i]));
+            printf("%-24s %-40s %10llu %12.4f %6.1f%%\n", s.rows[i].kind, s.rows[i].name,
+                   (unsigned long long)s.rows[i].calls, (double)s.rows[i].ns / 1e6, 100 * share(&s, &s.rows[i]));
         printf("all thunks: %.4f ms\n", (double)s.ns / 1e6);
     }
     free(s.rows);
@@ -71,8 +71,9 @@ static json_t *profile(const summary_t *s) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < s->n_rows; i++) {
         const td_profile_row_t *r = &s->rows[i];
-        json_array_append_new(list, json_pack("{s:s, s:o, s:I, s:f, s:f}", "kind", r->kind, "instruction", ctl_json_text(r->name),
-                                              "calls", (json_int_t)r->calls, "total_ms", (double)r->ns / 1e6, "share", share(s, r)));
+        json_t *j = json_pack("{s:s, s:o, s:I, s:f, s:f}", "kind", r->kind, "instruction", ctl_json_text(r->name),
+                              "calls", (json_int_t)r->calls, "total_ms", (double)r->ns / 1e6, "share", share(s, r));
+        json_array_append_new(list, j);
     }
     return list;
 }
@@ -87,10 +88,12 @@ td_status_t ctl_times_json(const ctl_times_t *t, td_err_t *err) {
     summary_t s;
     td_status_t st = summarize(t, &s, err);
     if (st == TD_OK) {
-        json_t *j = json_pack("{s:o, s:i, s:f, s:f, s:o, s:o}", "name", ctl_json_text(t->name), "runs", (int)t->n, "min_ms", s.min,
-                              "median_ms", s.median, "times_ms", reals(t->ms, t->n), "cpu_ms", reals(t->cpu_ms, t->n));
+        json_t *j = json_pack("{s:o, s:i, s:f, s:f, s:o, s:o}", "name", ctl_json_text(t->name), "runs", (int)t->n,
+                              "min_ms", s.min, "median_ms", s.median, "times_ms", reals(t->ms, t->n), "cpu_ms",
+                              reals(t->cpu_ms, t->n));
         if (j && t->rows) json_object_set_new(j, "profile", profile(&s));
-        if (!j || json_dumpf(j, stdout, JSON_REAL_PRECISION(6) | JSON_COMPACT)) st = td_fail(err, TD_NOMEM, "out of memory");
+        int bad = j ? json_dumpf(j, stdout, JSON_REAL_PRECISION(6) | JSON_COMPACT) : -1;
+        if (bad) st = td_fail(err, TD_NOMEM, "out of memory");
         else putchar('\n');
         json_decref(j);
     }

@@ -6,12 +6,12 @@ usage: host.py THUNKCTL [--nets FOLDER --generator FILE.py] [--jax PYTHON] [--on
                [--rounds N] [--seconds S] [--json FILE]
 
 Without --nets the networks of nets.py are used; they are generated once, beside THUNKCTL. FOLDER/NET/ holds
-model.aot, inputs.safetensors, perhaps weights.safetensors, outputs.safetensors and case.json; FILE.py makes the same
-networks as JAX functions (nets.py says how). Without a Python that has JAX, or without a generator, thunkd is timed
-alone. Both sides run in turn, --rounds times, --seconds each; with one thread, both on one core that they share.
-The error is that of thunkd's outputs against outputs.safetensors, relative to 1 + the wanted value; it is printed and
-fails nothing. Best done on a machine with nothing else to do; the ratio of CPU times (cpu: least of all runs, one thread)
-bears other work better.
+model.aot, inputs.safetensors, perhaps weights.safetensors, outputs.safetensors and case.json; FILE.py makes the
+same networks as JAX functions (nets.py says how). Without a Python that has JAX, or without a generator, thunkd is
+timed alone. Both sides run in turn, --rounds times, --seconds each; with one thread, both on one core that they
+share. The error is that of thunkd's outputs against outputs.safetensors, relative to 1 + the wanted value; it is
+printed and fails nothing. Best done on a machine with nothing else to do; the ratio of CPU times (cpu: least of all
+runs, one thread) bears other work better.
 """
 import argparse
 import json
@@ -46,7 +46,8 @@ class Jax:
             env["XLA_FLAGS"] = f"{env.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
         self.log = tempfile.TemporaryFile("w+")
         command = [*pin(threads), python, str(HERE / "jax_worker.py"), str(generator), net]
-        self.process = subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
+        self.process = subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.log)
         self.answer()
 
     def answer(self):
@@ -70,8 +71,8 @@ class Thunkd:
     def __init__(self, thunkctl, folder, threads):
         self.folder = folder
         self.outputs = pathlib.Path(tempfile.mkdtemp()) / "outputs.safetensors"
-        self.command = [*pin(threads), str(thunkctl), "run", str(folder / "model.aot"), "--threads", str(threads), "--json",
-                        "--outputs", str(self.outputs)]
+        self.command = [*pin(threads), str(thunkctl), "run", str(folder / "model.aot"), "--threads", str(threads),
+                        "--json", "--outputs", str(self.outputs)]
         for name in ("inputs", "weights"):
             if (folder / f"{name}.safetensors").exists():
                 self.command += [f"--{name}", str(folder / f"{name}.safetensors")]
@@ -141,10 +142,13 @@ def cpu_ratio(row):
 
 
 def print_row(row):
-    pair = lambda side: f"{row[side]['min_ms']:9.3f} {row[side]['median_ms']:9.3f}" if side in row else f"{'-':>9} {'-':>9}"
+    def pair(side):
+        return f"{row[side]['min_ms']:9.3f} {row[side]['median_ms']:9.3f}" if side in row else f"{'-':>9} {'-':>9}"
+
     ratios = f"{ratio(row, 'min_ms'):6.2f} {ratio(row, 'median_ms'):6.2f}" if "jax" in row else f"{'-':>6} {'-':>6}"
     tolerance = f" ({row['tolerance']:g})" if row["tolerance"] else ""
-    print(f"{row['net']:22} {row['threads']:3} {pair('thunkd')} {pair('jax')} {ratios} {cpu_ratio(row)}  {row['error']}{tolerance}", flush=True)
+    print(f"{row['net']:22} {row['threads']:3} {pair('thunkd')} {pair('jax')} {ratios} {cpu_ratio(row)}  "
+          f"{row['error']}{tolerance}", flush=True)
 
 
 def print_summary(rows):
@@ -160,8 +164,8 @@ def print_summary(rows):
 
 def jax_version(python):
     """None if that Python has no JAX."""
-    code = "import jax; print(jax.__version__)"
-    done = subprocess.run([python, "-c", code], env=dict(os.environ, JAX_PLATFORMS="cpu"), capture_output=True, text=True)
+    command, env = [python, "-c", "import jax; print(jax.__version__)"], dict(os.environ, JAX_PLATFORMS="cpu")
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
@@ -175,8 +179,8 @@ def own_nets(folder, python):
             sys.exit("cannot generate networks; JAX's CUDA plugin and nvcc's pip packages are needed (tools/export): "
                      + " | ".join(done.stderr.splitlines()[-LAST_LINES:]))
     elif missing:
-        sys.exit(f"no networks in {folder} and no JAX to generate them with: set NETS to a folder of networks, or JAX_PYTHON "
-                 "to a Python with JAX and its CUDA plugin")
+        sys.exit(f"no networks in {folder} and no JAX to generate them with: set NETS to a folder of networks, or "
+                 "JAX_PYTHON to a Python with JAX and its CUDA plugin")
 
 
 def parse():
@@ -210,13 +214,14 @@ def main():
     if not python:
         print(f"{options.jax} has no JAX: times of thunkd alone (JAX_PYTHON names another one)", file=sys.stderr)
     elif not generator:
-        print(f"no generator of the networks in {options.nets}: times of thunkd alone (GENERATOR names one)", file=sys.stderr)
+        print(f"no generator of {options.nets}: times of thunkd alone (GENERATOR names one)", file=sys.stderr)
     only = [n for n in options.only.split(",") if n]
-    nets = sorted(d.parent.name for d in options.nets.glob("*/model.aot") if not only or d.parent.name in only)
+    nets = sorted(a.parent.name for a in options.nets.glob("*/model.aot") if not only or a.parent.name in only)
     counts = sorted({len(cpus()) if t == "all" else int(t) for t in options.threads.split(",")})
     print(f"{machine()}; JAX {version or 'none'}; load {os.getloadavg()[0]:.1f}")
     print(f"{'':22} {'':3} {'thunkd ms':^19} {'JAX ms':^19} {'thunkd/JAX':^19}")
-    print(f"{'net':22} {'thr':3} {'min':>9} {'median':>9} {'min':>9} {'median':>9} {'min':>6} {'median':>6} {'cpu':>5}  error (tolerance)")
+    pair = f"{'min':>9} {'median':>9}"
+    print(f"{'net':22} {'thr':3} {pair} {pair} {'min':>6} {'median':>6} {'cpu':>5}  error (tolerance)")
     rows, failed = [], False
     for net in nets:
         for threads in counts:

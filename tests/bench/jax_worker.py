@@ -6,7 +6,8 @@ usage: jax_worker.py GENERATOR.py NET
 
 The weights stay on the device; what comes with a request is handed over as numpy arrays each time; a run ends when
 all outputs are there. Reads lines from standard input: "run N" answers with a JSON list of N pairs of ms, elapsed
-and of the CPUs; "save FILE" writes the outputs as safetensors and answers true. The first line that it prints is true once it is ready.
+and of the CPUs; "save FILE" writes the outputs as safetensors and answers true. The first line that it prints is
+true once it is ready.
 """
 import importlib.util
 import json

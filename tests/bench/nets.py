@@ -135,16 +135,16 @@ def decoder(small):
             q, k, v = (layer_norm(x, b["norm1"]) @ b["qkv"]).reshape(3, heads, 1, -1)
             keys = lax.dynamic_update_slice(keys, k[None], (i, 0, place, 0))
             values = lax.dynamic_update_slice(values, v[None], (i, 0, place, 0))
-            scores = jnp.einsum("hqd,hkd->hqk", q, keys[i], preferred_element_type=jnp.float32) * (width / heads) ** -0.5
-            scores = jnp.where(jnp.arange(room) <= place, scores, -1e9)
+            scores = jnp.einsum("hqd,hkd->hqk", q, keys[i], preferred_element_type=jnp.float32)
+            scores = jnp.where(jnp.arange(room) <= place, scores * (width / heads) ** -0.5, -1e9)
             x = x + softmax_product(scores, values[i]).reshape(1, width) @ b["out"]
             x = x + feed_forward(layer_norm(x, b["norm2"]), b)
         scores = layer_norm(x, p["norm"]) @ p["words"].T
         return scores.astype(jnp.float32), keys, values
 
     d = Draw(13, ml_dtypes.bfloat16)
-    p = {"words": d.normal(words, width, scale=width**-0.5), "places": d.normal(room, width, scale=0.1), "norm": d.norm(width),
-         "blocks": [block_weights(d, width) for _ in range(layers)]}
+    p = {"words": d.normal(words, width, scale=width**-0.5), "places": d.normal(room, width, scale=0.1),
+         "norm": d.norm(width), "blocks": [block_weights(d, width) for _ in range(layers)]}
     cache = lambda: d.normal(layers, heads, room, width // heads)
     args = [np.array([words // 3], np.int32), np.int32(room // 2), cache(), cache(), p]
     return {"fn": fn, "args": args, "req": 4, "donate": (2, 3), "tolerance": 1e-1}
@@ -167,9 +167,11 @@ def write(folder, net):
     with jax.default_matmul_precision("highest"):
         outputs = jax.jit(flat)(*leaves)
     write_safetensors(folder / "inputs.safetensors", {str(i): v for i, v in enumerate(leaves[:first_weight])})
-    write_safetensors(folder / "weights.safetensors", {str(i + first_weight): v for i, v in enumerate(leaves[first_weight:])})
+    weights = {str(i): v for i, v in enumerate(leaves) if i >= first_weight}
+    write_safetensors(folder / "weights.safetensors", weights)
     write_safetensors(folder / "outputs.safetensors", {str(i): np.asarray(v) for i, v in enumerate(outputs)})
-    (folder / "case.json").write_text(json.dumps({"model": folder.name, "target": TARGET, "tolerance_host": net["tolerance"]}))
+    case = {"model": folder.name, "target": TARGET, "tolerance_host": net["tolerance"]}
+    (folder / "case.json").write_text(json.dumps(case))
 
 
 def main():

@@ -29,7 +29,7 @@ static Xla__Gpu__ThunkSequenceProto *seq(size_t n, thunk_t **v) {
     return s;
 }
 #define ID(x) XLA__GPU__ASYNC_START_THUNK_PROTO__EXECUTION_STREAM_ID_##x
-static thunk_t *start_of(uint64_t id, uint64_t stream, Xla__Gpu__ThunkSequenceProto *body) {
+static inline thunk_t *start_of(uint64_t id, uint64_t stream, Xla__Gpu__ThunkSequenceProto *body) {
     Xla__Gpu__AsyncStartThunkProto *p = NEW_MSG(Xla__Gpu__AsyncStartThunkProto,
                                                 XLA__GPU__ASYNC_START_THUNK_PROTO__INIT);
     SET(p, async_execution_id, id);
@@ -38,7 +38,7 @@ static thunk_t *start_of(uint64_t id, uint64_t stream, Xla__Gpu__ThunkSequencePr
     p->computation_stream_id = stream / 2;
     return thunk(XLA__GPU__THUNK_PROTO__IMPL_ASYNC_START_THUNK, p);
 }
-static thunk_t *done_of(uint64_t id) {
+static inline thunk_t *done_of(uint64_t id) {
     Xla__Gpu__AsyncDoneThunkProto *p = NEW_MSG(Xla__Gpu__AsyncDoneThunkProto, XLA__GPU__ASYNC_DONE_THUNK_PROTO__INIT);
     SET(p, async_execution_id, id);
     return thunk(XLA__GPU__THUNK_PROTO__IMPL_ASYNC_DONE_THUNK, p);
@@ -60,7 +60,7 @@ static thunk_t *loop_of(const exe_t *e, int64_t trips, Xla__Gpu__ThunkSequencePr
     return thunk(XLA__GPU__THUNK_PROTO__IMPL_WHILE_THUNK, p);
 }
 /* Whatever the index, there is one branch. */
-static thunk_t *branch_of(const exe_t *e, Xla__Gpu__ThunkSequenceProto *body) {
+static inline thunk_t *branch_of(const exe_t *e, Xla__Gpu__ThunkSequenceProto *body) {
     Xla__Gpu__ConditionalThunkProto *p = NEW_MSG(Xla__Gpu__ConditionalThunkProto,
                                                  XLA__GPU__CONDITIONAL_THUNK_PROTO__INIT);
     p->branch_index_buffer = NEW_MSG(Xla__ShapedSliceProto, XLA__SHAPED_SLICE_PROTO__INIT);
