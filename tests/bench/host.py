@@ -10,8 +10,9 @@ model.aot, inputs.safetensors, perhaps weights.safetensors, outputs.safetensors 
 same networks as JAX functions (nets.py says how). Without a Python that has JAX, or without a generator, thunkd is
 timed alone. Both sides run in turn, --rounds times, --seconds each; with one thread, both on one core that they
 share. The error is that of thunkd's outputs against outputs.safetensors, relative to 1 + the wanted value; it is
-printed and fails nothing. Best done on a machine with nothing else to do; the ratio of CPU times (cpu: least of all
-runs, one thread) bears other work better.
+printed and fails nothing; "fragile" is what case.json calls a network whose integers flip when rounding differs.
+Best done on a machine with nothing else to do; the ratio of CPU times (cpu: least of all runs, one thread) bears
+other work better.
 """
 import argparse
 import json
@@ -124,8 +125,10 @@ def measure(options, net, threads, jax_python, generator):
                          "cpu_min_ms": min(cpu for r in rounds for _, cpu in r), "runs": sum(map(len, rounds)),
                          "medians_ms": list(map(statistics.median, elapsed))}
         row["error"] = sides["thunkd"].error()
-        case = options.nets / net / "case.json"
-        row["tolerance"] = json.loads(case.read_text()).get("tolerance_host") if case.exists() else None
+        path = options.nets / net / "case.json"
+        case = json.loads(path.read_text()) if path.exists() else {}
+        row["tolerance"] = case.get("tolerance_host")
+        row["fragile"] = bool(case.get("fragile"))
     finally:
         for side in sides.values():
             side.close()
@@ -147,6 +150,7 @@ def print_row(row):
 
     ratios = f"{ratio(row, 'min_ms'):6.2f} {ratio(row, 'median_ms'):6.2f}" if "jax" in row else f"{'-':>6} {'-':>6}"
     tolerance = f" ({row['tolerance']:g})" if row["tolerance"] else ""
+    tolerance += " fragile" if row["fragile"] else ""
     print(f"{row['net']:22} {row['threads']:3} {pair('thunkd')} {pair('jax')} {ratios} {cpu_ratio(row)}  "
           f"{row['error']}{tolerance}", flush=True)
 
