@@ -95,8 +95,22 @@ static bool undisturbed(const td_seq_t *s, uint32_t first, uint32_t second) {
 
 static bool is_kernel(const td_thunk_t *t) { return t->kind->lower == td_kernel_thunk_lower && !t->skip && t->instr; }
 
-/* The thunk in reach that may take result k of the first, UINT32_MAX if there is none. */
-static uint32_t taker(const td_seq_t *s, uint32_t first, uint32_t k, uint32_t *operand) {
+/* May the second run in the first's place? Its operands, but the product, are there by then, and its results are in
+ * nobody's way. */
+static bool movable(const td_seq_t *s, uint32_t first, uint32_t second, uint32_t operand) {
+    const td_thunk_t *b = &s->v[second];
+    for (uint32_t i = first + 1; i < second; i++) {
+        const td_thunk_t *t = &s->v[i];
+        if (t->n_seqs || !t->n_args) return false;
+        for (uint32_t k = 0; k < t->n_args; k++)
+            for (uint32_t j = 0; j < b->n_args; j++)
+                if (j != operand && (t->args[k].written || b->args[j].written) && overlap(&t->args[k], &b->args[j])) return false;
+    }
+    return true;
+}
+
+/* The thunk in reach that may take result k of the first, UINT32_MAX if there is none. early: in its place. */
+static uint32_t taker(const td_seq_t *s, uint32_t first, uint32_t k, uint32_t *operand, bool *early) {
     const td_thunk_t *a = &s->v[first];
     const td_hlo_instr_t *in = consumer(a->instr, k, operand);
     if (!in || !sums_up(in, *operand)) return UINT32_MAX;
@@ -108,7 +122,8 @@ static uint32_t taker(const td_seq_t *s, uint32_t first, uint32_t k, uint32_t *o
         if (b->producer || b->n_args <= in->n_operands) return UINT32_MAX;
         const td_kernel_arg_t *made = &a->args[a->instr->n_operands + k], *read = &b->args[*operand];
         bool same = made->allocation == read->allocation && made->offset == read->offset && made->size == read->size;
-        return same && undisturbed(s, first, i) ? i : UINT32_MAX;
+        *early = !undisturbed(s, first, i);
+        return same && (!*early || movable(s, first, i, *operand)) ? i : UINT32_MAX;
     }
     return UINT32_MAX;
 }
@@ -131,9 +146,11 @@ td_status_t td_join_products(const td_seq_t *seq, td_arena_t *arena, td_seq_t *o
         const td_thunk_t *a = &out->v[i];
         uint32_t n = is_kernel(a) && !a->producer ? products(a->instr) : 0, to[RESULTS], operand[RESULTS], found = 0;
         if (!n || a->n_args != a->instr->n_operands + n) continue;
+        bool early[RESULTS], moved = false;
         for (; found < n; found++) { /* all of its products, each by a kernel of its own, or none */
-            to[found] = taker(out, i, found, &operand[found]);
-            bool ok = to[found] != UINT32_MAX;
+            to[found] = taker(out, i, found, &operand[found], &early[found]);
+            bool ok = to[found] != UINT32_MAX && !(early[found] && moved);
+            moved = moved || early[found];
             for (uint32_t k = 0; k < found; k++) ok = ok && to[k] != to[found];
             if (!ok) break;
         }
@@ -147,6 +164,8 @@ td_status_t td_join_products(const td_seq_t *seq, td_arena_t *arena, td_seq_t *o
             if (st) return st;
         }
         out->v[i].skip = true;
+        for (uint32_t k = 0; k < n; k++)
+            if (early[k]) out->v[i] = out->v[to[k]], out->v[to[k]].skip = true;
     }
     return TD_OK;
 }
