@@ -95,6 +95,13 @@ static bool undisturbed(const td_seq_t *s, uint32_t first, uint32_t second) {
 
 static bool is_kernel(const td_thunk_t *t) { return t->kind->lower == td_kernel_thunk_lower && !t->skip && t->instr; }
 
+/* Is it one of the arrays that the first makes? Once all are joined nobody stores or reads them. */
+static bool is_product(const td_thunk_t *a, const td_kernel_arg_t *x) {
+    for (uint32_t i = a->instr->n_operands; i < a->n_args; i++)
+        if (a->args[i].allocation == x->allocation && a->args[i].offset == x->offset && a->args[i].size == x->size) return !x->written;
+    return false;
+}
+
 /* May the second run in the first's place? Its operands, but the product, are there by then, and its results are in
  * nobody's way. */
 static bool movable(const td_seq_t *s, uint32_t first, uint32_t second, uint32_t operand) {
@@ -103,7 +110,7 @@ static bool movable(const td_seq_t *s, uint32_t first, uint32_t second, uint32_t
         const td_thunk_t *t = &s->v[i];
         if (t->n_seqs || !t->n_args) return false;
         for (uint32_t k = 0; k < t->n_args; k++)
-            for (uint32_t j = 0; j < b->n_args; j++)
+            for (uint32_t j = 0; j < b->n_args && !is_product(&s->v[first], &t->args[k]); j++)
                 if (j != operand && (t->args[k].written || b->args[j].written) && overlap(&t->args[k], &b->args[j])) return false;
     }
     return true;
