@@ -37,7 +37,7 @@ typedef struct td_kernel_desc {
     /* With devices that join kernels: the fusion that makes operand `producer_operand`; its operands' arguments
      * come after those of instr, before the outputs, and the operand's own is not to be read. NULL: none. */
     const td_hlo_instr_t *producer;
-    uint32_t producer_operand;
+    uint32_t producer_operand, producer_output; /* output: which of the fusion's results, if it has several */
 } td_kernel_desc_t;
 
 /* What a stream is for. The main stream of a run belongs to the thread that enqueues: a device whose kernels

@@ -2,7 +2,7 @@
 /* sort: stable merge sort of indices, any comparator, several operands.
  *
  * Merges of one level run in step, so that one call of the comparator serves up
- * to a tile of them. */
+ * to a tile of them; long ones are cut into parts that do not depend on each other. */
 #include <string.h>
 
 #include "runtime/host/macro_ops.h"
@@ -83,6 +83,8 @@ td_status_t td_sort_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void
     return TD_OK;
 }
 
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* less[l] = does the element at a[l] go before the one at b[l]? */
 static const uint8_t *compare(const sort_t *s, char *m, const int64_t *a, const int64_t *b, size_t n) {
     const void *in[2 * TD_MACRO_ARRAYS];
@@ -129,7 +131,55 @@ static void merge_lanes(const sort_t *s, char *m, merge_t *lanes, size_t n, cons
     }
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+/* How many of the first k results of a merge come from its left run: searched between lo and hi. */
+typedef struct cross {
+    int64_t lo, hi, k;
+} cross_t;
+
+static void find_crossings(const sort_t *s, char *m, const merge_t *pair, cross_t *c, size_t n, const int64_t *from) {
+    int64_t *a = (int64_t *)(void *)(m + s->off_at), *b = a + TD_PW_TILE;
+    uint16_t who[TD_PW_TILE];
+    for (;;) {
+        size_t open = 0;
+        for (size_t l = 0; l < n; l++) {
+            if (c[l].lo >= c[l].hi) continue;
+            int64_t i = (c[l].lo + c[l].hi) / 2, j = c[l].k - i; /* j is at least 1: lo >= k - right, i < hi <= k */
+            a[open] = from[pair->j + j - 1], b[open] = from[pair->i + i];
+            who[open++] = (uint16_t)l;
+        }
+        if (!open) return;
+        const uint8_t *less = compare(s, m, a, b, open);
+        for (size_t o = 0; o < open; o++) { /* the right one does not go first: the left one is among the k */
+            cross_t *x = &c[who[o]];
+            int64_t i = (x->lo + x->hi) / 2;
+            if (less[o]) x->hi = i;
+            else x->lo = i + 1;
+        }
+    }
+}
+
+enum { PARTS = 128, SHORT = 64 }; /* merges of few long runs are cut into so many, not shorter than that */
+
+/* One long merge as several that run in step. */
+static size_t cut(const sort_t *s, char *m, merge_t pair, merge_t *lanes, const int64_t *from) {
+    cross_t c[PARTS + 1];
+    int64_t left = pair.i_end - pair.i, right = pair.j_end - pair.j, all = left + right;
+    int64_t parts = all / SHORT < PARTS ? all / SHORT : PARTS;
+    if (parts < 2) {
+        lanes[0] = pair;
+        return 1;
+    }
+    for (int64_t p = 0; p <= parts; p++) {
+        int64_t k = all / parts * p + all % parts * p / parts;
+        c[p] = (cross_t){k > right ? k - right : 0, k < left ? k : left, k};
+    }
+    find_crossings(s, m, &pair, c, (size_t)parts + 1, from);
+    for (int64_t p = 0; p < parts; p++) {
+        int64_t i = c[p].lo, j = c[p].k - i, i_end = c[p + 1].lo, j_end = c[p + 1].k - i_end;
+        lanes[p] = (merge_t){pair.i + i, pair.i + i_end, pair.j + j, pair.j + j_end, pair.k + c[p].k};
+    }
+    return (size_t)parts;
+}
 
 /* The sorted order of a row's keys. */
 static const int64_t *order(const sort_t *s, char *m) {
@@ -139,8 +189,11 @@ static const int64_t *order(const sort_t *s, char *m) {
     for (int64_t w = 1; w < s->n; w *= 2) {
         for (int64_t at = 0; at < s->n;) {
             size_t n = 0;
-            for (; n < TD_PW_TILE && at < s->n; n++, at += 2 * w)
-                lanes[n] = (merge_t){at, least(at + w, s->n), least(at + w, s->n), least(at + 2 * w, s->n), at};
+            while (n + PARTS <= TD_PW_TILE && at < s->n) {
+                merge_t pair = {at, least(at + w, s->n), least(at + w, s->n), least(at + 2 * w, s->n), at};
+                n += cut(s, m, pair, lanes + n, from);
+                at += 2 * w;
+            }
             merge_lanes(s, m, lanes, n, from, to);
         }
         int64_t *t = from;

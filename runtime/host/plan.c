@@ -213,11 +213,13 @@ static td_status_t one(td_plan_t *p, const td_hlo_instr_t *in, const td_leaves_t
     }
 }
 
-td_status_t td_plan_walk(td_plan_t *p, const td_hlo_comp_t *comp, const td_leaves_t *args, td_leaves_t *root, int depth, td_err_t *err) {
+/* The value of one instruction of the computation, and of what it needs. */
+static td_status_t walk_to(td_plan_t *p, const td_hlo_comp_t *comp, const td_hlo_instr_t *target, const td_leaves_t *args, td_leaves_t *root,
+                           int depth, td_err_t *err) {
     td_leaves_t *vals = TD_NEW_N(p->arena, td_leaves_t, comp->n_instrs + 1);
     bool *live = TD_NEW_N(p->arena, bool, comp->n_instrs + 1);
     if (!vals || !live) return td_arena_fail(p->arena, err);
-    live[comp->root->index] = true;
+    live[target->index] = true;
     for (uint32_t i = comp->n_instrs; i-- > 0;)
         for (uint32_t j = 0; live[i] && j < comp->instrs[i]->n_operands; j++) live[comp->instrs[i]->operands[j]->index] = true;
     for (uint32_t i = 0; i < comp->n_instrs; i++) {
@@ -226,8 +228,12 @@ td_status_t td_plan_walk(td_plan_t *p, const td_hlo_comp_t *comp, const td_leave
         if (s) return s;
         if (vals[i].n != td_shape_leaf_count(comp->instrs[i]->shape)) return td_plan_unsupported(comp->instrs[i], err);
     }
-    *root = vals[comp->root->index];
+    *root = vals[target->index];
     return TD_OK;
+}
+
+td_status_t td_plan_walk(td_plan_t *p, const td_hlo_comp_t *comp, const td_leaves_t *args, td_leaves_t *root, int depth, td_err_t *err) {
+    return walk_to(p, comp, comp->root, args, root, depth, err);
 }
 
 static td_status_t add_params(td_plan_t *p, const td_shape_t *s, td_leaves_t *r, td_err_t *err) {
@@ -265,7 +271,9 @@ static td_status_t add_producer(td_plan_t *p, const td_kernel_desc_t *d, td_leav
     td_leaves_t *args = TD_NEW_N(p->arena, td_leaves_t, in->n_operands + 1), root = {0};
     if (!args) return td_arena_fail(p->arena, err);
     td_status_t s = add_operands(p, in, args, err);
-    if (!s) s = td_plan_walk(p, in->called[0], args, &root, TD_LIMIT_COMP_DEPTH, err);
+    const td_hlo_instr_t *result = in->called[0]->root;
+    if (result->opcode == TD_HLO_TUPLE) result = result->operands[d->producer_output];
+    if (!s) s = walk_to(p, in->called[0], result, args, &root, TD_LIMIT_COMP_DEPTH, err);
     if (s) return s;
     td_leaves_t *place = &mine[d->producer_operand];
     const td_val_t *made = root.n == 1 ? &p->vals[root.v[0]] : NULL, *read = &p->vals[place->v[0]];

@@ -74,7 +74,7 @@ td_status_t td_kernel_thunk_lower(td_device_t *dev, const td_hlo_module_t *hlo, 
     if (from->skip) return TD_OK;
     td_kernel_desc_t d = {.module = hlo, .instr = from->instr, .name = from->kernel_name, .args = from->args,
                           .n_args = from->n_args, .image = from->image, .producer = from->producer,
-                          .producer_operand = from->producer_operand};
+                          .producer_operand = from->producer_operand, .producer_output = from->producer_output};
     return dev->ops->kernel_lower(dev, &d, arena, &t->kernel, out_scratch, err);
 }
 

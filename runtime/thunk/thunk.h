@@ -43,7 +43,8 @@ struct td_thunk {
     const char *kernel_name;
     const td_hlo_instr_t *instr; /* module only */
     const td_hlo_instr_t *producer; /* lowering only: the kernel joined to this one (join.h), */
-    uint32_t producer_operand;      /* and the operand that it makes */
+    uint32_t producer_operand;      /* the operand that it makes, */
+    uint32_t producer_output;       /* and as which of its results */
     td_span_t image;             /* module only */
     td_kernel_t *kernel;         /* program only */
 };
