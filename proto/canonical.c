@@ -233,7 +233,8 @@ static td_status_t field(const ProtobufCMessageDescriptor *desc, const entry_t *
 
 static td_status_t message(const ProtobufCMessageDescriptor *desc, td_span_t in, unsigned depth, td_buffer_t *out,
                            td_err_t *err) {
-    if (depth > TD_LIMIT_PROTO_DEPTH) return td_fail(err, TD_LIMIT, "messages nest deeper than %d", TD_LIMIT_PROTO_DEPTH);
+    if (depth > TD_LIMIT_PROTO_DEPTH)
+        return td_fail(err, TD_LIMIT, "messages nest deeper than %d", TD_LIMIT_PROTO_DEPTH);
     td_buffer_t list;
     td_buffer_init(&list, out->alloc);
     td_status_t s = TD_OK;

@@ -106,7 +106,8 @@ static td_status_t zstd(int level, const td_rope_t *in, td_rope_t *out, uint8_t 
     return ZSTD_isError(left) ? td_fail(err, TD_INTERNAL, "zstd: %s", ZSTD_getErrorName(left)) : TD_OK;
 }
 
-static td_status_t brotli(int quality, const td_rope_t *in, td_rope_t *out, uint8_t *tmp, size_t tmp_size, td_err_t *err) {
+static td_status_t brotli(int quality, const td_rope_t *in, td_rope_t *out, uint8_t *tmp, size_t tmp_size,
+                          td_err_t *err) {
     BrotliEncoderState *st = BrotliEncoderCreateInstance(NULL, NULL, NULL);
     if (!st) return td_fail(err, TD_NOMEM, "out of memory for brotli");
     BrotliEncoderSetParameter(st, BROTLI_PARAM_QUALITY, (uint32_t)quality);
@@ -120,7 +121,8 @@ static td_status_t brotli(int quality, const td_rope_t *in, td_rope_t *out, uint
         while (ok && more) {
             uint8_t *q = tmp;
             size_t room = tmp_size;
-            ok = BrotliEncoderCompressStream(st, last ? BROTLI_OPERATION_FINISH : BROTLI_OPERATION_PROCESS, &n, &p, &room, &q, NULL);
+            BrotliEncoderOperation op = last ? BROTLI_OPERATION_FINISH : BROTLI_OPERATION_PROCESS;
+            ok = BrotliEncoderCompressStream(st, op, &n, &p, &room, &q, NULL);
             td_rope_copy(out, tmp, tmp_size - room);
             more = n || BrotliEncoderHasMoreOutput(st) || (last && !BrotliEncoderIsFinished(st));
         }

@@ -9,7 +9,7 @@
 #include "proto/excise.h"
 #include "proto/wire.h"
 
-/* Two passes over the packed bytes: measure notes the new size of every message that changes, in order; emit uses it. */
+/* Two passes over the packed bytes: measure notes the new size of every message that changes, emit uses it. */
 typedef struct packing {
     const td_payload_t *const *payloads;
     uint32_t n_payloads;
@@ -122,7 +122,8 @@ static td_status_t measure(packing_t *k, const ProtobufCMessageDescriptor *desc,
                            uint64_t *out_size, bool *out_changed, td_err_t *err) {
     moved_t moved[MOVED_MAX];
     unsigned n;
-    if (depth > TD_LIMIT_PROTO_DEPTH) return td_fail(err, TD_LIMIT, "messages nest deeper than %d", TD_LIMIT_PROTO_DEPTH);
+    if (depth > TD_LIMIT_PROTO_DEPTH)
+        return td_fail(err, TD_LIMIT, "messages nest deeper than %d", TD_LIMIT_PROTO_DEPTH);
     td_status_t s = find_moved(k, desc, in, moved, &n, err);
     uint64_t size = 0;
     bool changed = n > 0;

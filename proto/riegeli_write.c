@@ -66,7 +66,8 @@ static uint64_t chunk_end(uint64_t p, uint64_t len, uint64_t n_records) {
     return end > least ? end : least;
 }
 
-static void put_chunk(td_rope_t *out, uint64_t base, char type, const td_rope_t *data, uint64_t n_records, uint64_t decoded) {
+static void put_chunk(td_rope_t *out, uint64_t base, char type, const td_rope_t *data, uint64_t n_records,
+                      uint64_t decoded) {
     td_highway_t hash;
     td_highway_init(&hash);
     for (uint32_t i = 0; i < data->n; i++) td_highway_add(&hash, data->pieces[i].data, data->pieces[i].size);
@@ -125,7 +126,8 @@ static td_status_t close_chunk(td_riegeli_writer_t *w, td_err_t *err) {
 
 td_status_t td_riegeli_writer_add(td_riegeli_writer_t *w, const td_rope_t *record, td_err_t *err) {
     if (record->size > TD_LIMIT_ARTIFACT_BYTES)
-        return td_fail(err, TD_LIMIT, "record of %" PRIu64 " bytes, at most %llu", record->size, TD_LIMIT_ARTIFACT_BYTES);
+        return td_fail(err, TD_LIMIT, "record of %" PRIu64 " bytes, at most %llu", record->size,
+                       TD_LIMIT_ARTIFACT_BYTES);
     uint64_t added = record->size + sizeof(uint64_t);
     td_status_t s = w->chunk_so_far && added > w->chunk_bytes - w->chunk_so_far ? close_chunk(w, err) : TD_OK;
     if (s != TD_OK) return s;

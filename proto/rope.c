@@ -111,7 +111,8 @@ td_status_t td_rope_status(const td_rope_t *r, td_err_t *err) {
 
 td_status_t td_rope_write(const td_rope_t *r, const td_sink_t *sink, td_err_t *err) {
     td_status_t s = td_rope_status(r, err);
-    for (uint32_t i = 0; s == TD_OK && i < r->n; i++) s = sink->write(sink->ctx, r->pieces[i].data, r->pieces[i].size, err);
+    for (uint32_t i = 0; s == TD_OK && i < r->n; i++)
+        s = sink->write(sink->ctx, r->pieces[i].data, r->pieces[i].size, err);
     return s;
 }
 

@@ -81,7 +81,8 @@ static td_status_t inner_records(split_t *s, const td_artifact_t *a, td_err_t *e
     Xla__Gpu__GpuExecutableProto rest = *a->exe, part = XLA__GPU__GPU_EXECUTABLE_PROTO__INIT;
     td_span_t text = td_artifact_bytes(a, rest.has_asm_text_payload, rest.asm_text_payload, rest.asm_text.data,
                                        rest.asm_text.len);
-    td_span_t binary = td_artifact_bytes(a, rest.has_binary_payload, rest.binary_payload, rest.binary.data, rest.binary.len);
+    td_span_t binary = td_artifact_bytes(a, rest.has_binary_payload, rest.binary_payload, rest.binary.data,
+                                         rest.binary.len);
     if (rest.has_asm_text || rest.has_asm_text_payload) td_rope_ref(override(s, ASM_TEXT), text);
     if (rest.has_binary || rest.has_binary_payload) td_rope_ref(override(s, BINARY), binary);
     part.n_dnn_compiled_graphs = rest.n_dnn_compiled_graphs;

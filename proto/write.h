@@ -30,7 +30,8 @@ td_status_t td_write_form_parse(const char *name, td_write_form_t *out, td_err_t
 
 /* Appends the file to out, which refers to the artifact's payloads and must go before it.
  * TD_UNSUPPORTED when the artifact holds strings that the messages could keep only in part. */
-td_status_t td_artifact_write(const td_artifact_t *a, td_write_form_t form, td_compression_t c, td_rope_t *out, td_err_t *err);
+td_status_t td_artifact_write(const td_artifact_t *a, td_write_form_t form, td_compression_t c, td_rope_t *out,
+                              td_err_t *err);
 
 /* Wire bytes of the two messages: the outer one without its executable (nothing for a bare inner file). */
 td_status_t td_artifact_pack_outer(const td_artifact_t *a, td_rope_t *out, td_err_t *err);
