@@ -47,7 +47,7 @@ HOST_O = $(call obj,$(HOST_SRC)) $(ISA_O)
 GEN_O := $(GEN_C:.c=.o)
 LIB_O := $(call obj,$(LIB_SRC)) $(GEN_O)
 
-.PHONY: all deps check demo bench bench-host install clean headers check-unit check-system coverage
+.PHONY: all deps check check-streams demo bench bench-host install clean headers check-unit check-system coverage
 .SECONDARY:
 all: $(B)/thunkd $(B)/thunkctl $(B)/libthunk.a $(B)/thunkd-host.so
 
@@ -107,6 +107,10 @@ check: deps
 demo: deps
 	$(MAKE) B=$(B) all $(B)/demo-digits
 	@tools/demo.sh $(B)
+# every program of the corpus fifty times on delayed streams: some ten minutes
+check-streams: all
+	@test -n "$(THUNKD_CORPUS)" || { echo "check-streams: set THUNKD_CORPUS to a folder of artifacts" >&2; exit 2; }
+	python3 tools/check_streams.py $(B)/thunkctl "$(THUNKD_CORPUS)" --seeds 50 --rest 50
 bench: all
 	tests/bench/run.sh $(B)
 # NETS=folder GENERATOR=file.py JAX_PYTHON=python ONLY=net,... ROUNDS=n SECONDS=s JSON=file: tests/bench/host.py
