@@ -5,6 +5,7 @@
 
 #include "executable.pb-c.h"
 #include "runtime/hlo/hlo_parse.h"
+#include "runtime/scheduled.h"
 #include "runtime/thunk/thunk.h"
 
 /* Upper bound of private slots: what nested dynamic-slice fusions declare, found by walking the messages. */
@@ -35,19 +36,34 @@ static size_t slots_in(Xla__Gpu__ThunkProto *const *v, size_t n, unsigned depth)
     return sum;
 }
 
+static td_status_t scheduled_constants(td_module_t *m, td_err_t *err) {
+    for (uint32_t i = 0; i < m->n_allocations; i++) {
+        td_buffer_t *b = &m->buffers[i];
+        b->literal = m->literals[i];
+        if (b->literal && b->literal->bytes.size != b->size)
+            return td_fail(err, TD_MISMATCH, "allocations[%u]: literal has %zu bytes, allocation %llu", i,
+                           b->literal->bytes.size, (unsigned long long)b->size);
+    }
+    return TD_OK;
+}
+
 static td_status_t open_in(td_module_t *m, const td_artifact_t *a, td_err_t *err) {
     const Xla__Gpu__GpuExecutableProto *e = a->exe;
     td_status_t st;
-    if (!e->n_thunks && !e->buffer_allocations) return td_fail(err, TD_UNSUPPORTED, "holds no thunks (written before 0.10)");
+    if ((m->scheduled = td_scheduled_is(a))) {
+        if ((st = td_hlo_parse(&m->arena, a, &m->hlo, err)) || (st = td_scheduled_make(m, a, &m->artifact, err))) return st;
+        a = m->artifact, e = a->exe;
+    }
+    if (!e->n_thunks && !e->buffer_allocations) return td_fail(err, TD_MALFORMED, "holds neither thunks nor a buffer assignment");
     if (!e->buffer_allocations) return td_fail(err, TD_MALFORMED, "artifact has thunks but no buffer allocations");
-    if ((st = td_hlo_parse(&m->arena, a, &m->hlo, err))) return st;
+    if (!m->hlo && (st = td_hlo_parse(&m->arena, a, &m->hlo, err))) return st;
     size_t cap = e->buffer_allocations->n_values + slots_in(e->thunks, e->n_thunks, 0);
     if (cap >= UINT32_MAX) return td_fail(err, TD_LIMIT, "%zu buffers", cap);
     m->n_allocations = m->n_slots = (uint32_t)e->buffer_allocations->n_values;
     m->buffers = TD_NEW_N(&m->arena, td_buffer_t, cap);
     m->thunks = TD_NEW(&m->arena, td_seq_t);
     if (!m->buffers || !m->thunks) return td_arena_fail(&m->arena, err);
-    if ((st = td_verify_buffers(m, err))) return st;
+    if ((st = td_verify_buffers(m, err)) || (m->scheduled && (st = scheduled_constants(m, err)))) return st;
     td_parse_t c = {.m = m, .arena = &m->arena, .a = a, .slot_count = m->n_allocations, .slot_cap = (uint32_t)cap, .err = err};
     if ((st = td_thunk_parse_seq(&c, "thunks", e->thunks, e->n_thunks, m->thunks))) return st;
     for (uint32_t i = 0; i < c.n_async; i++)

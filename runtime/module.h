@@ -30,6 +30,8 @@ struct td_module {
     td_module_io_t *inputs, *outputs;
     uint32_t n_inputs, n_outputs;
     struct td_seq *thunks;
+    bool scheduled; /* thunks were made from the scheduled module; then: the literal of each constant allocation */
+    const td_literal_t *const *literals;
 };
 
 struct td_parse;
