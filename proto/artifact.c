@@ -129,6 +129,7 @@ static td_status_t open_into(opening_t *o, td_span_t bytes, td_err_t *err) {
     td_status_t s = td_envelope_peel(bytes, o->excise.alloc, &o->envelope, err);
     if (s != TD_OK) return s;
     for (uint32_t i = 0; i < o->envelope.n_forms; i++) add_form(o->a, o->envelope.forms[i]);
+    o->a->n_skipped_names = o->envelope.n_skipped_names;
     td_span_t wire = {0};
     if ((s = to_inner(o, &wire, err)) != TD_OK) return s;
     ProtobufCMessage *m = NULL;

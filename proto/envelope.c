@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "proto/pickle.h"
 #include "proto/riegeli.h"
+#include "proto/text.h"
 #include "proto/wire.h"
 
 static const char *const form_names[TD_FORM_COUNT] = {
@@ -32,9 +33,9 @@ static bool is_plain_outer(td_span_t in) {
 static bool is_pickle(td_span_t b) {
     return b.size > 2 && b.data[0] == 0x80 && b.data[1] >= 2 && b.data[1] <= 5;
 }
-static td_status_t open_pickle(td_span_t in, const td_alloc_t *alloc, td_buffer_t *storage, td_span_t *out, td_err_t *err) {
-    (void)alloc, (void)storage;
-    return td_pickle_find_exec(in, out, err);
+static td_status_t open_pickle(td_span_t in, const td_alloc_t *alloc, td_envelope_t *e, td_err_t *err) {
+    (void)alloc;
+    return td_pickle_find_exec(in, &e->bytes, err);
 }
 
 static bool is_zstd(td_span_t b) {
@@ -47,13 +48,14 @@ static bool is_cache(td_span_t b) {
     return is_zstd(b) || is_zlib(b);
 }
 /* JAX's persistent cache: compressed( u32 big-endian compile seconds || IFRT bytes ). */
-static td_status_t open_cache(td_span_t in, const td_alloc_t *alloc, td_buffer_t *storage, td_span_t *out, td_err_t *err) {
+static td_status_t open_cache(td_span_t in, const td_alloc_t *alloc, td_envelope_t *e, td_err_t *err) {
+    td_buffer_t *storage = &e->storage;
     if (storage->data) return td_fail(err, TD_MALFORMED, "a cache entry inside a cache entry");
     td_buffer_init(storage, alloc);
     td_status_t s = td_decompress(is_zstd(in) ? 'z' : 'd', in, TD_LIMIT_ARTIFACT_BYTES, storage, err);
     if (s != TD_OK) return td_prefix(err, s, "cache entry");
     if (storage->size < 4) return td_fail(err, TD_MALFORMED, "cache entry of %zu bytes", storage->size);
-    *out = (td_span_t){storage->data + 4, storage->size - 4};
+    e->bytes = (td_span_t){storage->data + 4, storage->size - 4};
     return TD_OK;
 }
 
@@ -73,31 +75,32 @@ static bool is_ifrt(td_span_t b) {
     td_span_t body;
     return !is_plain_outer(b) && ifrt_body(b, &body);
 }
-static td_status_t open_ifrt(td_span_t in, const td_alloc_t *alloc, td_buffer_t *storage, td_span_t *out, td_err_t *err) {
-    (void)alloc, (void)storage;
-    return ifrt_body(in, out) ? TD_OK : td_fail(err, TD_MALFORMED, "broken IFRT header");
+static td_status_t open_ifrt(td_span_t in, const td_alloc_t *alloc, td_envelope_t *e, td_err_t *err) {
+    (void)alloc;
+    return ifrt_body(in, &e->bytes) ? TD_OK : td_fail(err, TD_MALFORMED, "broken IFRT header");
 }
 
-static bool is_text(td_span_t b) {
-    static const char *const starts[] = {"# proto-", "executable_and_options", "gpu_executable"};
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (b.size > strlen(starts[i]) && memcmp(b.data, starts[i], strlen(starts[i])) == 0) return true;
-    return false;
-}
-static td_status_t open_text(td_span_t in, const td_alloc_t *alloc, td_buffer_t *storage, td_span_t *out, td_err_t *err) {
-    (void)in, (void)alloc, (void)storage, (void)out;
-    return td_fail(err, TD_UNSUPPORTED, "text form (HumanReadableAotExecutable) cannot be read yet; pack it with split_proto_cli pack-aot");
+/* HumanReadableAotExecutable. */
+static td_status_t open_text(td_span_t in, const td_alloc_t *alloc, td_envelope_t *e, td_err_t *err) {
+    if (e->storage.data) return td_fail(err, TD_MALFORMED, "text inside a cache entry");
+    td_buffer_init(&e->storage, alloc);
+    td_text_notes_t notes = {0};
+    td_status_t s = td_text_read_artifact(in, &e->storage, &notes, err);
+    if (s != TD_OK) return td_prefix(err, s, "text");
+    e->n_skipped_names = notes.n_skipped;
+    e->bytes = td_buffer_span(&e->storage);
+    return TD_OK;
 }
 
 static const struct {
     td_form_t form;
     bool (*is)(td_span_t b);
-    td_status_t (*open)(td_span_t in, const td_alloc_t *alloc, td_buffer_t *storage, td_span_t *out, td_err_t *err);
+    td_status_t (*open)(td_span_t in, const td_alloc_t *alloc, td_envelope_t *e, td_err_t *err);
 } envelopes[] = {
     {TD_FORM_IFRT, is_ifrt, open_ifrt}, /* first: a metadata length of 256 looks like a pickle's first bytes */
     {TD_FORM_PICKLE, is_pickle, open_pickle},
     {TD_FORM_CACHE, is_cache, open_cache},
-    {TD_FORM_TEXT, is_text, open_text},
+    {TD_FORM_TEXT, td_text_is_artifact, open_text},
 };
 
 td_status_t td_envelope_peel(td_span_t in, const td_alloc_t *alloc, td_envelope_t *out, td_err_t *err) {
@@ -107,11 +110,11 @@ td_status_t td_envelope_peel(td_span_t in, const td_alloc_t *alloc, td_envelope_
         while (i < n && !envelopes[i].is(out->bytes)) i++;
         if (i == n && is_plain_outer(out->bytes)) return TD_OK;
         if (i == n)
-            return td_fail(err, TD_MALFORMED, "no known form: %zu bytes that are neither Riegeli, plain proto, IFRT, JAX pickle nor cache entry",
+            return td_fail(err, TD_MALFORMED, "no known form: %zu bytes that are neither Riegeli, plain proto, IFRT, JAX pickle, cache entry nor text",
                            out->bytes.size);
         if (out->n_forms == sizeof out->forms / sizeof *out->forms) return td_fail(err, TD_MALFORMED, "envelopes nest too deeply");
         out->forms[out->n_forms++] = envelopes[i].form;
-        td_status_t s = envelopes[i].open(out->bytes, alloc, &out->storage, &out->bytes, err);
+        td_status_t s = envelopes[i].open(out->bytes, alloc, out, err);
         if (s != TD_OK) return s;
     }
     return TD_OK;

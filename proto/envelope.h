@@ -12,9 +12,10 @@ typedef struct td_envelope {
     uint32_t n_forms;
     td_span_t bytes;    /* Riegeli file or plain ExecutableAndOptionsProto; a view of the input or of storage */
     td_buffer_t storage;
+    uint32_t n_skipped_names; /* of a text: names that no schema knows */
 } td_envelope_t;
 
-/* Peels pickle, cache entry and IFRT header. Release with td_envelope_deinit (also after failure). */
+/* Peels pickle, cache entry and IFRT header, and reads text. Release with td_envelope_deinit (also after failure). */
 td_status_t td_envelope_peel(td_span_t in, const td_alloc_t *alloc, td_envelope_t *out, td_err_t *err);
 void td_envelope_deinit(td_envelope_t *e);
 
