@@ -30,20 +30,6 @@ typedef struct dot {
     uint64_t mm_at, mm_scratch; /* of one worker */
 } dot_t;
 
-/* Joins the listed dimensions into one stride; false if they have none. */
-static bool join(const td_dims_t *d, int64_t *n, int64_t *stride) {
-    *n = td_dims_count(d);
-    *stride = 1;
-    int64_t expect = -1;
-    for (uint32_t i = d->rank; i-- > 0;) {
-        if (d->n[i] == 1) continue;
-        if (expect < 0) *stride = d->stride[i];
-        else if (d->stride[i] != expect) return false;
-        expect = d->stride[i] * d->n[i];
-    }
-    return true;
-}
-
 static bool fits(const side_t *s) {
     bool r = s->col_stride == 1 && (s->rows <= 1 || s->row_stride >= s->cols);
     bool c = s->row_stride == 1 && (s->cols <= 1 || s->col_stride >= s->rows);
@@ -77,8 +63,9 @@ static bool plan_side(side_t *s, const td_shape_t *shape, td_type_t type, const 
     s->count = (uint64_t)shape->count;
     s->convert = shape->type != type;
     s->batch = parts[0];
-    bool ok = join(&parts[1], &s->rows, &s->row_stride);
-    ok = join(&parts[2], &s->cols, &s->col_stride) && ok;
+    s->rows = td_dims_count(&parts[1]), s->cols = td_dims_count(&parts[2]);
+    bool ok = td_dims_join(&parts[1], 1, &s->row_stride);
+    ok = td_dims_join(&parts[2], 1, &s->col_stride) && ok;
     /* A dimension of one element may have any stride. */
     if (s->cols == 1) s->col_stride = s->rows > 1 && s->row_stride == 1 ? s->rows : 1;
     if (s->rows == 1) s->row_stride = s->col_stride == 1 ? s->cols : 1;
@@ -103,12 +90,6 @@ static td_type_t sum_type(td_type_t a, td_type_t b, td_type_t c) {
     return z ? TD_C64 : d ? TD_F64 : f ? TD_F32 : l ? TD_S64 : TD_S32;
 }
 
-static bool listed(td_ints_t v, int64_t d) {
-    for (uint32_t i = 0; i < v.n; i++)
-        if (v.v[i] == d) return true;
-    return false;
-}
-
 static td_status_t take_list(const td_hlo_instr_t *instr, td_ints_t v, const td_shape_t *s, const int64_t *strides,
                              uint64_t *seen, td_dims_t *out, td_err_t *err) {
     for (uint32_t i = 0; i < v.n; i++) {
@@ -123,12 +104,13 @@ static td_status_t split(const td_hlo_instr_t *instr, const td_shape_t *s, td_in
                          td_dims_t *b, td_dims_t *free_dims, td_dims_t *k, td_err_t *err) {
     int64_t strides[TD_LIMIT_RANK];
     uint64_t seen = 0;
+    uint32_t at = 0;
     td_shape_strides(s, strides);
     td_status_t st = take_list(instr, batch, s, strides, &seen, b, err);
     if (!st) st = take_list(instr, contract, s, strides, &seen, k, err);
     if (st) return st;
     for (uint32_t i = 0; i < s->rank; i++)
-        if (!listed(batch, i) && !listed(contract, i)) td_dims_add(free_dims, s->dims[i], strides[i]);
+        if (!td_ints_find(batch, i, &at) && !td_ints_find(contract, i, &at)) td_dims_add(free_dims, s->dims[i], strides[i]);
     return TD_OK;
 }
 

@@ -20,34 +20,16 @@ typedef struct gather {
     int64_t comp_stride, max[TD_LIMIT_RANK], stride[TD_LIMIT_RANK]; /* per index component */
 } gather_t;
 
-static bool listed(td_ints_t v, int64_t d, uint32_t *at) {
-    for (uint32_t i = 0; i < v.n; i++)
-        if (v.v[i] == d) {
-            *at = i;
-            return true;
-        }
-    return false;
-}
-
-static td_status_t check_list(const td_hlo_instr_t *instr, td_ints_t v, uint32_t rank, td_err_t *err) {
-    uint64_t seen = 0;
-    for (uint32_t i = 0; i < v.n; i++) {
-        TD_NEED(v.v[i] >= 0 && v.v[i] < rank && !(seen >> v.v[i] & 1), "dimension %lld of rank %u", (long long)v.v[i], rank);
-        seen |= 1ull << v.v[i];
-    }
-    return TD_OK;
-}
-
 static td_status_t check(const td_hlo_instr_t *instr, td_err_t *err) {
     const td_gather_dims_t *g = instr->gather;
     TD_NEED(g && instr->n_operands == 2, "no dimension numbers, or %u operands", instr->n_operands);
     const td_shape_t *a = td_operand(instr, 0), *ix = td_operand(instr, 1), *o = instr->shape;
     TD_NEED(td_type_is_array(o->type) && a->type == o->type && td_is_index_type(ix->type), "element types");
-    td_status_t st = check_list(instr, g->offset_dims, o->rank, err);
-    if (!st) st = check_list(instr, g->collapsed_slice_dims, a->rank, err);
-    if (!st) st = check_list(instr, g->operand_batching_dims, a->rank, err);
-    if (!st) st = check_list(instr, g->start_index_map, a->rank, err);
-    if (!st) st = check_list(instr, g->start_indices_batching_dims, ix->rank, err);
+    td_status_t st = td_check_dims(instr, g->offset_dims, o->rank, err);
+    if (!st) st = td_check_dims(instr, g->collapsed_slice_dims, a->rank, err);
+    if (!st) st = td_check_dims(instr, g->operand_batching_dims, a->rank, err);
+    if (!st) st = td_check_dims(instr, g->start_index_map, a->rank, err);
+    if (!st) st = td_check_dims(instr, g->start_indices_batching_dims, ix->rank, err);
     if (st) return st;
     int64_t ivd = g->index_vector_dim;
     TD_NEED(ivd >= 0 && ivd <= ix->rank, "index_vector_dim %lld", (long long)ivd);
@@ -70,11 +52,11 @@ static td_status_t window(const td_hlo_instr_t *instr, const int64_t *as, const 
     uint32_t n = 0, at;
     for (uint32_t i = 0; i < a->rank; i++) {
         int64_t size = instr->gather_slice_sizes.v[i];
-        bool batch = listed(g->operand_batching_dims, i, &at);
-        if (listed(g->collapsed_slice_dims, i, &at) || batch) {
+        bool batch = td_ints_find(g->operand_batching_dims, i, &at);
+        if (td_ints_find(g->collapsed_slice_dims, i, &at) || batch) {
             TD_NEED(size <= 1, "slice size %u is not 1", i);
             TD_NEED(size == 1 || !o->count, "slice size %u is 0", i);
-            TD_NEED(!batch || !listed(g->start_index_map, i, &at), "dimension %u is batching and indexed", i);
+            TD_NEED(!batch || !td_ints_find(g->start_index_map, i, &at), "dimension %u is batching and indexed", i);
             continue;
         }
         TD_NEED(n < g->offset_dims.n && o->dims[g->offset_dims.v[n]] == size, "offset dimension %u", n);
@@ -95,10 +77,10 @@ static td_status_t batches(const td_hlo_instr_t *instr, const int64_t *as, const
     td_shape_strides(ix, is);
     for (uint32_t i = 0; i < ix->rank; i++) {
         if (i == g->index_vector_dim) continue;
-        while (out < o->rank && listed(g->offset_dims, out, &at)) out++;
+        while (out < o->rank && td_ints_find(g->offset_dims, out, &at)) out++;
         TD_NEED(out < o->rank && o->dims[out] == ix->dims[i], "result dimension %u", out);
         int64_t step = 0;
-        if (listed(g->start_indices_batching_dims, i, &at)) {
+        if (td_ints_find(g->start_indices_batching_dims, i, &at)) {
             int64_t d = g->operand_batching_dims.v[at];
             TD_NEED(a->dims[d] == ix->dims[i], "batching dimension %u", i);
             step = as[d];
@@ -129,23 +111,10 @@ static void flat_run(const gather_t *x, const char *operand, const void *indices
     }
 }
 
-/* One stride for all of it? */
-static bool one_stride(const td_dims_t *d, int64_t *stride) {
-    int64_t expect = -1;
-    *stride = 0;
-    for (uint32_t i = d->rank; i-- > 0;) {
-        if (d->n[i] == 1) continue;
-        if (expect < 0) *stride = d->stride[i];
-        else if (d->stride[i] != expect) return false;
-        expect = d->stride[i] * d->n[i];
-    }
-    return true;
-}
-
 static void find_flat(gather_t *x) {
     int64_t result, operand;
-    x->flat = !x->window.rank && !x->window.empty && x->type == TD_S32 && one_stride(&x->index, &x->index_stride) &&
-              one_stride(&x->result, &result) && (result == 1 || x->count == 1) && one_stride(&x->operand, &operand) && !operand;
+    x->flat = !x->window.rank && !x->window.empty && x->type == TD_S32 && td_dims_join(&x->index, 0, &x->index_stride) &&
+              td_dims_join(&x->result, 0, &result) && (result == 1 || x->count == 1) && td_dims_join(&x->operand, 0, &operand) && !operand;
 }
 
 td_status_t td_gather_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void **out_state, uint64_t *out_scratch,

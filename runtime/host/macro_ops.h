@@ -44,6 +44,21 @@ int64_t td_dims_count(const td_dims_t *d);
 /* out[i] = offset of element first+i. */
 void td_dims_offsets(const td_dims_t *d, int64_t first, size_t n, int64_t *out);
 
+/* One stride for all of it, in *stride (that of a single element: `single`); false if there is none. */
+bool td_dims_join(const td_dims_t *d, int64_t single, int64_t *stride);
+
+/* Is d in the list? At *at. */
+static inline bool td_ints_find(td_ints_t v, int64_t d, uint32_t *at) {
+    for (uint32_t i = 0; i < v.n; i++)
+        if (v.v[i] == d) {
+            *at = i;
+            return true;
+        }
+    return false;
+}
+/* Dimension numbers of an array: each within the rank, none twice. */
+td_status_t td_check_dims(const td_hlo_instr_t *instr, td_ints_t v, uint32_t rank, td_err_t *err);
+
 /* dst[i] = src[off[i]], and dst[off[i]] = src[i]. */
 void td_take(uint32_t size, const void *src, const int64_t *off, size_t n, void *dst);
 void td_put(uint32_t size, const void *src, const int64_t *off, size_t n, void *dst);

@@ -26,24 +26,6 @@ typedef struct scatter {
     uint64_t place_at, update_at, pw_at;
 } scatter_t;
 
-static bool listed(td_ints_t v, int64_t d, uint32_t *at) {
-    for (uint32_t i = 0; i < v.n; i++)
-        if (v.v[i] == d) {
-            *at = i;
-            return true;
-        }
-    return false;
-}
-
-static td_status_t check_list(const td_hlo_instr_t *instr, td_ints_t v, uint32_t rank, td_err_t *err) {
-    uint64_t seen = 0;
-    for (uint32_t i = 0; i < v.n; i++) {
-        TD_NEED(v.v[i] >= 0 && v.v[i] < rank && !(seen >> v.v[i] & 1), "dimension %lld of rank %u", (long long)v.v[i], rank);
-        seen |= 1ull << v.v[i];
-    }
-    return TD_OK;
-}
-
 static td_status_t check(const td_hlo_instr_t *instr, uint32_t n, td_err_t *err) {
     const td_scatter_dims_t *g = instr->scatter;
     TD_NEED(g && instr->n_operands == 2 * n + 1 && n && instr->n_called == 1, "%u operands", instr->n_operands);
@@ -51,11 +33,11 @@ static td_status_t check(const td_hlo_instr_t *instr, uint32_t n, td_err_t *err)
     TD_NEED(instr->shape->type == TD_TUPLE ? instr->shape->rank == n : n == 1, "result does not have %u arrays", n);
     const td_shape_t *a = td_operand(instr, 0), *ix = td_operand(instr, n), *u = td_operand(instr, n + 1);
     TD_NEED(td_is_index_type(ix->type), "indices are not integers");
-    td_status_t st = check_list(instr, g->update_window_dims, u->rank, err);
-    if (!st) st = check_list(instr, g->inserted_window_dims, a->rank, err);
-    if (!st) st = check_list(instr, g->input_batching_dims, a->rank, err);
-    if (!st) st = check_list(instr, g->scatter_dims_to_operand_dims, a->rank, err);
-    if (!st) st = check_list(instr, g->scatter_indices_batching_dims, ix->rank, err);
+    td_status_t st = td_check_dims(instr, g->update_window_dims, u->rank, err);
+    if (!st) st = td_check_dims(instr, g->inserted_window_dims, a->rank, err);
+    if (!st) st = td_check_dims(instr, g->input_batching_dims, a->rank, err);
+    if (!st) st = td_check_dims(instr, g->scatter_dims_to_operand_dims, a->rank, err);
+    if (!st) st = td_check_dims(instr, g->scatter_indices_batching_dims, ix->rank, err);
     if (st) return st;
     int64_t ivd = g->index_vector_dim;
     TD_NEED(ivd >= 0 && ivd <= ix->rank, "index_vector_dim %lld", (long long)ivd);
@@ -82,10 +64,10 @@ static td_status_t window(const td_hlo_instr_t *instr, uint32_t k, target_t *t, 
     td_shape_strides(a, as);
     td_shape_strides(u, us);
     for (uint32_t i = 0; i < a->rank; i++) {
-        bool batch = listed(g->input_batching_dims, i, &at);
+        bool batch = td_ints_find(g->input_batching_dims, i, &at);
         sizes[i] = 1;
-        TD_NEED(!batch || (!listed(g->scatter_dims_to_operand_dims, i, &at) && !listed(g->inserted_window_dims, i, &at)), "dimension %u twice", i);
-        if (batch || listed(g->inserted_window_dims, i, &at)) continue;
+        TD_NEED(!batch || (!td_ints_find(g->scatter_dims_to_operand_dims, i, &at) && !td_ints_find(g->inserted_window_dims, i, &at)), "dimension %u twice", i);
+        if (batch || td_ints_find(g->inserted_window_dims, i, &at)) continue;
         TD_NEED(w < g->update_window_dims.n, "%u window dimensions", g->update_window_dims.n);
         int64_t d = g->update_window_dims.v[w++];
         sizes[i] = u->dims[d];
@@ -109,7 +91,7 @@ static td_status_t batches(const td_hlo_instr_t *instr, uint32_t k, target_t *t,
     td_shape_strides(u, us);
     td_shape_strides(ix, is);
     for (uint32_t i = 0; i < ix->rank; i++) {
-        bool batch = listed(g->scatter_indices_batching_dims, i, &at);
+        bool batch = td_ints_find(g->scatter_indices_batching_dims, i, &at);
         TD_NEED(!batch || i != g->index_vector_dim, "index_vector_dim is batching");
         if (i == g->index_vector_dim) continue;
         int64_t step = 0;
@@ -117,7 +99,7 @@ static td_status_t batches(const td_hlo_instr_t *instr, uint32_t k, target_t *t,
             TD_NEED(a->dims[g->input_batching_dims.v[at]] == ix->dims[i], "batching dimension %u", i);
             step = as[g->input_batching_dims.v[at]];
         }
-        while (d < u->rank && listed(g->update_window_dims, d, &at)) d++;
+        while (d < u->rank && td_ints_find(g->update_window_dims, d, &at)) d++;
         TD_NEED(d < u->rank && u->dims[d] == ix->dims[i], "dimension %u of the updates", d);
         if (!k) td_dims_add(&s->index, ix->dims[i], is[i]);
         td_dims_add(&t->batch_update, ix->dims[i], us[d++]);

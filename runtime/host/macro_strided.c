@@ -180,6 +180,27 @@ int64_t td_dims_count(const td_dims_t *d) {
     return c;
 }
 
+bool td_dims_join(const td_dims_t *d, int64_t single, int64_t *stride) {
+    int64_t expect = -1;
+    *stride = single;
+    for (uint32_t i = d->rank; i-- > 0;) {
+        if (d->n[i] == 1) continue;
+        if (expect < 0) *stride = d->stride[i];
+        else if (d->stride[i] != expect) return false;
+        expect = d->stride[i] * d->n[i];
+    }
+    return true;
+}
+
+td_status_t td_check_dims(const td_hlo_instr_t *instr, td_ints_t v, uint32_t rank, td_err_t *err) {
+    uint64_t seen = 0;
+    for (uint32_t i = 0; i < v.n; i++) {
+        TD_NEED(v.v[i] >= 0 && v.v[i] < rank && !(seen >> v.v[i] & 1), "dimension %lld of rank %u", (long long)v.v[i], rank);
+        seen |= 1ull << v.v[i];
+    }
+    return TD_OK;
+}
+
 void td_dims_offsets(const td_dims_t *d, int64_t first, size_t n, int64_t *out) {
     int64_t at[TD_LIMIT_RANK], base = 0;
     if (!d->rank) {

@@ -19,31 +19,12 @@ typedef struct cudnn {
     } desc;
 } cudnn_t;
 
-static td_status_t leaf(td_parse_t *c, const td_shape_t *s, td_thunk_t *t, uint32_t *at) {
-    if (s->type == TD_TUPLE) {
-        for (uint32_t i = 0; i < s->rank; i++) {
-            td_status_t st = leaf(c, s->elements[i], t, at);
-            if (st) return st;
-        }
-        return TD_OK;
-    }
-    if (!td_type_is_array(s->type)) return TD_OK;
-    if (*at >= t->n_args)
-        return td_fail(c->err, TD_MISMATCH, "%u arguments, instruction '%s' has more", t->n_args, t->instr->name);
-    td_kernel_arg_t *a = &t->args[(*at)++];
-    if (a->size < s->bytes)
-        return td_fail(c->err, TD_MISMATCH, "args[%u]: slice has %llu bytes, the instruction's array %llu", *at - 1,
-                       (unsigned long long)a->size, (unsigned long long)s->bytes);
-    a->shape = s;
-    return TD_OK;
-}
-
 static td_status_t leaves(td_parse_t *c, td_thunk_t *t) {
     td_status_t st;
     uint32_t at = 0;
     for (uint32_t i = 0; i < t->instr->n_operands; i++)
-        if ((st = leaf(c, t->instr->operands[i]->shape, t, &at))) return st;
-    if ((st = leaf(c, t->instr->shape, t, &at))) return st;
+        if ((st = td_thunk_leaves(c, t->instr->operands[i]->shape, false, t, &at))) return st;
+    if ((st = td_thunk_leaves(c, t->instr->shape, false, t, &at))) return st;
     return at == t->n_args
                ? TD_OK
                : td_fail(c->err, TD_MISMATCH, "%u arguments, instruction '%s' has %u", t->n_args, t->instr->name, at);

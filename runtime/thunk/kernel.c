@@ -5,25 +5,6 @@
 #include "executable.pb-c.h"
 #include "runtime/thunk/thunk.h"
 
-static td_status_t leaf(td_parse_t *c, const td_shape_t *s, td_thunk_t *t, uint32_t *at) {
-    if (s->type == TD_TUPLE) {
-        for (uint32_t i = 0; i < s->rank; i++) {
-            td_status_t st = leaf(c, s->elements[i], t, at);
-            if (st) return st;
-        }
-        return TD_OK;
-    }
-    if (!td_type_is_array(s->type)) return TD_OK;
-    if (*at >= t->n_args)
-        return td_fail(c->err, TD_MISMATCH, "kernel has %u arguments, instruction '%s' more", t->n_args, t->instr->name);
-    td_kernel_arg_t *a = &t->args[(*at)++];
-    if (a->size != s->bytes)
-        return td_fail(c->err, TD_MISMATCH, "args[%u]: slice has %llu bytes, the instruction's array %llu", *at - 1,
-                       (unsigned long long)a->size, (unsigned long long)s->bytes);
-    if (!a->shape) a->shape = s;
-    return TD_OK;
-}
-
 static td_status_t finish(td_parse_t *c, td_thunk_t *t, const char *name, size_t n_zeroed, const int64_t *zeroed) {
     td_status_t st;
     uint32_t at = 0;
@@ -39,8 +20,8 @@ static td_status_t finish(td_parse_t *c, td_thunk_t *t, const char *name, size_t
     t->instr = td_hlo_find(c->m->hlo, t->annotation, strlen(t->annotation));
     if (!t->instr) return TD_OK;
     for (uint32_t i = 0; i < t->instr->n_operands; i++)
-        if ((st = leaf(c, t->instr->operands[i]->shape, t, &at))) return st;
-    if ((st = leaf(c, t->instr->shape, t, &at))) return st;
+        if ((st = td_thunk_leaves(c, t->instr->operands[i]->shape, true, t, &at))) return st;
+    if ((st = td_thunk_leaves(c, t->instr->shape, true, t, &at))) return st;
     if (at != t->n_args)
         return td_fail(c->err, TD_MISMATCH, "kernel has %u arguments, instruction '%s' %u", t->n_args, t->instr->name, at);
     return TD_OK;

@@ -131,3 +131,22 @@ td_status_t td_dynamic_memcpy_enqueue(td_run_t *r, const td_thunk_t *t) {
     return r->dev->ops->copy(r->stream, (char *)td_thunk_addr(r, &t->args[1]) + o->v[2 * i + 1],
                              (char *)td_thunk_addr(r, &t->args[0]) + o->v[2 * i], t->bytes, r->err);
 }
+
+td_status_t td_thunk_leaves(td_parse_t *c, const td_shape_t *s, bool exact, td_thunk_t *t, uint32_t *at) {
+    if (s->type == TD_TUPLE) {
+        for (uint32_t i = 0; i < s->rank; i++) {
+            td_status_t st = td_thunk_leaves(c, s->elements[i], exact, t, at);
+            if (st) return st;
+        }
+        return TD_OK;
+    }
+    if (!td_type_is_array(s->type)) return TD_OK;
+    if (*at >= t->n_args)
+        return td_fail(c->err, TD_MISMATCH, "%u arguments, instruction '%s' has more", t->n_args, t->instr->name);
+    td_kernel_arg_t *a = &t->args[(*at)++];
+    if (exact ? a->size != s->bytes : a->size < s->bytes)
+        return td_fail(c->err, TD_MISMATCH, "args[%u]: slice has %llu bytes, the instruction's array %llu", *at - 1,
+                       (unsigned long long)a->size, (unsigned long long)s->bytes);
+    if (!a->shape || !exact) a->shape = s;
+    return TD_OK;
+}

@@ -110,6 +110,8 @@ td_status_t td_thunk_slice(td_parse_t *c, const char *what,
                            const struct Xla__ShapeProto *shape, bool written, td_kernel_arg_t *out);
 td_status_t td_thunk_shaped(td_parse_t *c, const char *what, const struct Xla__ShapedSliceProto *s, bool written,
                             td_kernel_arg_t *out);
+/* Arguments from *at on against the arrays of a shape of t->instr: as large (exact) or large enough. */
+td_status_t td_thunk_leaves(td_parse_t *c, const td_shape_t *s, bool exact, td_thunk_t *t, uint32_t *at);
 td_status_t td_thunk_args(td_parse_t *c, td_thunk_t *t, uint32_t n);
 td_status_t td_thunk_seqs(td_parse_t *c, td_thunk_t *t, uint32_t n);
 td_status_t td_thunk_parse_seq(td_parse_t *c, const char *what, td_thunk_msg_t *const *msgs, size_t n, td_seq_t *out);
