@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A runtime reads what compilers of the past six months wrote. */
+enum { TD_CONTRACT_WINDOW_MONTHS = 6 };
+
 typedef struct td_ledger_release {
     const char *name; /* "0.12.0.1" */
     int32_t built;    /* the day its compiler was built */
