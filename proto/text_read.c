@@ -6,11 +6,11 @@
 #include "base/limits.h"
 #include "proto/canonical.h"
 #include "proto/text.h"
-#include "proto/text_scan.h"
+#include "proto/text_lex.h"
 #include "proto/wire.h"
 
 typedef struct reader {
-    td_scan_t s;
+    td_lex_t s;
     td_buffer_t *out;
     td_text_notes_t *notes;
 } reader_t;
@@ -76,33 +76,33 @@ static bool copy_word(td_span_t w, char *buf, size_t size) {
 static td_status_t skip_value(reader_t *r, unsigned depth, td_err_t *err);
 
 static td_status_t skip_scalar(reader_t *r, td_err_t *err) {
-    char c = td_scan_peek(&r->s);
+    char c = td_lex_peek(&r->s);
     if (c == '"' || c == '\'') {
         size_t before = r->out->size;
-        td_status_t st = td_scan_string(&r->s, r->out, err);
+        td_status_t st = td_lex_string(&r->s, r->out, err);
         r->out->size = before;
         return st;
     }
-    td_scan_take(&r->s, '-');
-    return td_scan_word(&r->s, true).size ? TD_OK : td_scan_fail(&r->s, err, "expected a value");
+    td_lex_take(&r->s, '-');
+    return td_lex_word(&r->s, true).size ? TD_OK : td_lex_fail(&r->s, err, "expected a value");
 }
 
 static td_status_t skip_list(reader_t *r, unsigned depth, td_err_t *err) {
-    if (td_scan_take(&r->s, ']')) return TD_OK;
+    if (td_lex_take(&r->s, ']')) return TD_OK;
     do {
         td_status_t st = skip_value(r, depth, err);
         if (st != TD_OK) return st;
-    } while (td_scan_take(&r->s, ','));
-    return td_scan_take(&r->s, ']') ? TD_OK : td_scan_fail(&r->s, err, "expected , or ] in a list");
+    } while (td_lex_take(&r->s, ','));
+    return td_lex_take(&r->s, ']') ? TD_OK : td_lex_fail(&r->s, err, "expected , or ] in a list");
 }
 
 static td_status_t skip_value(reader_t *r, unsigned depth, td_err_t *err) {
     if (depth > TD_LIMIT_PROTO_DEPTH)
-        return td_scan_fail(&r->s, err, "messages nest deeper than %d", TD_LIMIT_PROTO_DEPTH);
-    if (td_scan_take(&r->s, '[')) return skip_list(r, depth + 1, err);
-    char open = td_scan_peek(&r->s);
+        return td_lex_fail(&r->s, err, "messages nest deeper than %d", TD_LIMIT_PROTO_DEPTH);
+    if (td_lex_take(&r->s, '[')) return skip_list(r, depth + 1, err);
+    char open = td_lex_peek(&r->s);
     if (open != '{' && open != '<') return skip_scalar(r, err);
-    td_scan_take(&r->s, open);
+    td_lex_take(&r->s, open);
     size_t before = r->out->size;
     td_text_notes_t *notes = r->notes;
     r->notes = NULL; /* the names inside are no news */
@@ -115,8 +115,8 @@ static td_status_t skip_value(reader_t *r, unsigned depth, td_err_t *err) {
 /* ---- scalars ---- */
 
 static td_status_t bad_value(reader_t *r, const ProtobufCFieldDescriptor *d, td_span_t w, td_err_t *err) {
-    return td_scan_fail(&r->s, err, "\"%.*s\" is no value of %s", (int)(w.size < 40 ? w.size : 40),
-                        (const char *)w.data, d->name);
+    return td_lex_fail(&r->s, err, "\"%.*s\" is no value of %s", (int)(w.size < 40 ? w.size : 40), (const char *)w.data,
+                       d->name);
 }
 
 static td_status_t integer(reader_t *r, const ProtobufCFieldDescriptor *d, bool negative, td_span_t w, uint64_t *out,
@@ -135,7 +135,7 @@ static td_status_t integer(reader_t *r, const ProtobufCFieldDescriptor *d, bool 
     case PROTOBUF_C_TYPE_FIXED32: most = UINT32_MAX, is_signed = false; break;
     default: is_signed = false;
     }
-    if (!td_scan_integer(w, &v) || (negative && !is_signed) || v > most + (negative ? 1 : 0))
+    if (!td_lex_integer(w, &v) || (negative && !is_signed) || v > most + (negative ? 1 : 0))
         return bad_value(r, d, w, err);
     v = negative ? 0 - v : v;
     if (d->type == PROTOBUF_C_TYPE_SINT32 || d->type == PROTOBUF_C_TYPE_SINT64)
@@ -149,9 +149,9 @@ static td_status_t floating(reader_t *r, const ProtobufCFieldDescriptor *d, bool
     double v;
     float single;
     uint64_t whole;
-    if (td_scan_integer(w, &whole) && w.size > 1 && w.data[0] == '0' && (w.data[1] | 32) == 'x')
+    if (td_lex_integer(w, &whole) && w.size > 1 && w.data[0] == '0' && (w.data[1] | 32) == 'x')
         v = (double)whole, single = (float)whole;
-    else if (!td_scan_float(w, &v, &single)) return bad_value(r, d, w, err);
+    else if (!td_lex_float(w, &v, &single)) return bad_value(r, d, w, err);
     if (negative) v = -v, single = -single;
     *out = 0;
     if (d->type == PROTOBUF_C_TYPE_DOUBLE) memcpy(out, &v, sizeof v);
@@ -172,10 +172,10 @@ static td_status_t boolean(reader_t *r, const ProtobufCFieldDescriptor *d, td_sp
 /* Reads one number, bool or enum value. *known is false for an enum name that the schema does not have. */
 static td_status_t number(reader_t *r, const ProtobufCFieldDescriptor *d, uint64_t *out, bool *known, td_err_t *err) {
     char name[128];
-    bool negative = td_scan_take(&r->s, '-');
-    td_span_t w = td_scan_word(&r->s, true);
+    bool negative = td_lex_take(&r->s, '-');
+    td_span_t w = td_lex_word(&r->s, true);
     *known = true;
-    if (!w.size) return td_scan_fail(&r->s, err, "expected a value of %s", d->name);
+    if (!w.size) return td_lex_fail(&r->s, err, "expected a value of %s", d->name);
     if (d->type == PROTOBUF_C_TYPE_BOOL && !negative) return boolean(r, d, w, out, err);
     if (d->type == PROTOBUF_C_TYPE_FLOAT || d->type == PROTOBUF_C_TYPE_DOUBLE)
         return floating(r, d, negative, w, out, err);
@@ -211,9 +211,9 @@ static td_status_t put_number(reader_t *r, level_t *l, const ProtobufCFieldDescr
 
 static td_status_t submessage(reader_t *r, const ProtobufCMessageDescriptor *desc, uint32_t number_, unsigned depth,
                               td_err_t *err) {
-    char open = td_scan_peek(&r->s);
-    if (open != '{' && open != '<') return td_scan_fail(&r->s, err, "expected { or < of a message");
-    td_scan_take(&r->s, open);
+    char open = td_lex_peek(&r->s);
+    if (open != '{' && open != '<') return td_lex_fail(&r->s, err, "expected { or < of a message");
+    td_lex_take(&r->s, open);
     td_status_t st = put_tag(r, number_, TD_WIRE_LEN, err);
     size_t start = r->out->size;
     if (st == TD_OK) st = fields(r, desc, open == '{' ? '}' : '>', depth + 1, err);
@@ -223,7 +223,7 @@ static td_status_t submessage(reader_t *r, const ProtobufCMessageDescriptor *des
 static td_status_t string_value(reader_t *r, uint32_t number_, td_err_t *err) {
     td_status_t st = put_tag(r, number_, TD_WIRE_LEN, err);
     size_t start = r->out->size;
-    if (st == TD_OK) st = td_scan_string(&r->s, r->out, err);
+    if (st == TD_OK) st = td_lex_string(&r->s, r->out, err);
     return st == TD_OK ? close_length(r, start, err) : st;
 }
 
@@ -236,29 +236,28 @@ static td_status_t value(reader_t *r, level_t *l, const ProtobufCFieldDescriptor
 }
 
 static td_status_t value_or_list(reader_t *r, level_t *l, const ProtobufCFieldDescriptor *d, td_err_t *err) {
-    if (!td_scan_take(&r->s, '[')) return value(r, l, d, err);
+    if (!td_lex_take(&r->s, '[')) return value(r, l, d, err);
     if (d->label != PROTOBUF_C_LABEL_REPEATED)
-        return td_scan_fail(&r->s, err, "a list for %s, which is not repeated", d->name);
-    if (td_scan_take(&r->s, ']')) return TD_OK;
+        return td_lex_fail(&r->s, err, "a list for %s, which is not repeated", d->name);
+    if (td_lex_take(&r->s, ']')) return TD_OK;
     do {
         td_status_t st = value(r, l, d, err);
         if (st != TD_OK) return st;
-    } while (td_scan_take(&r->s, ','));
-    return td_scan_take(&r->s, ']') ? TD_OK : td_scan_fail(&r->s, err, "expected , or ] in the list of %s", d->name);
+    } while (td_lex_take(&r->s, ','));
+    return td_lex_take(&r->s, ']') ? TD_OK : td_lex_fail(&r->s, err, "expected , or ] in the list of %s", d->name);
 }
 
 /* A field that the schema does not have, by its number: its wire type follows from how the value is written. */
 static td_status_t by_number(reader_t *r, level_t *l, uint32_t number_, td_err_t *err) {
     td_status_t st = end_run(r, l, err);
     if (st != TD_OK) return st;
-    char c = td_scan_peek(&r->s);
+    char c = td_lex_peek(&r->s);
     if (c == '{' || c == '<') return submessage(r, NULL, number_, l->depth, err);
     if (c == '"' || c == '\'') return string_value(r, number_, err);
-    bool negative = td_scan_take(&r->s, '-');
-    td_span_t w = td_scan_word(&r->s, true);
+    bool negative = td_lex_take(&r->s, '-');
+    td_span_t w = td_lex_word(&r->s, true);
     uint64_t v = 0;
-    if (!w.size || !td_scan_integer(w, &v))
-        return td_scan_fail(&r->s, err, "expected an integer, a string or a message");
+    if (!w.size || !td_lex_integer(w, &v)) return td_lex_fail(&r->s, err, "expected an integer, a string or a message");
     bool hex = w.size > 2 && w.data[0] == '0' && w.data[1] == 'x';
     uint8_t type = hex && w.size == 10 ? TD_WIRE_I32 : hex && w.size == 18 ? TD_WIRE_I64 : TD_WIRE_VARINT;
     st = put_tag(r, number_, type, err);
@@ -273,29 +272,29 @@ static td_status_t bracketed(reader_t *r, level_t *l, td_err_t *err) {
     const char *begin = r->s.p;
     while (r->s.p < r->s.end && *r->s.p != ']' && *r->s.p != '\n') r->s.p++;
     td_span_t name = {(const uint8_t *)begin, (size_t)(r->s.p - begin)};
-    if (!td_scan_take(&r->s, ']')) return td_scan_fail(&r->s, err, "a name in brackets does not end");
+    if (!td_lex_take(&r->s, ']')) return td_lex_fail(&r->s, err, "a name in brackets does not end");
     note_skipped(r, name);
-    char c = td_scan_peek(&r->s);
-    if (!td_scan_take(&r->s, ':') && c != '{' && c != '<') return td_scan_fail(&r->s, err, "expected : or a message");
+    char c = td_lex_peek(&r->s);
+    if (!td_lex_take(&r->s, ':') && c != '{' && c != '<') return td_lex_fail(&r->s, err, "expected : or a message");
     return skip_value(r, l->depth + 1, err);
 }
 
 static td_status_t one_field(reader_t *r, level_t *l, td_err_t *err) {
     char name[128] = "";
-    if (td_scan_take(&r->s, '[')) return bracketed(r, l, err);
-    td_span_t w = td_scan_word(&r->s, false);
-    if (!w.size) return td_scan_fail(&r->s, err, "expected a field's name");
+    if (td_lex_take(&r->s, '[')) return bracketed(r, l, err);
+    td_span_t w = td_lex_word(&r->s, false);
+    if (!w.size) return td_lex_fail(&r->s, err, "expected a field's name");
     uint64_t n;
     const ProtobufCFieldDescriptor *d = NULL;
     bool numbered = w.data[0] >= '0' && w.data[0] <= '9';
-    if (numbered && (!td_scan_integer(w, &n) || n == 0 || n > 0x1fffffff))
-        return td_scan_fail(&r->s, err, "bad field number");
+    if (numbered && (!td_lex_integer(w, &n) || n == 0 || n > 0x1fffffff))
+        return td_lex_fail(&r->s, err, "bad field number");
     if (numbered && l->desc) d = protobuf_c_message_descriptor_get_field(l->desc, (unsigned)n);
     if (!numbered && l->desc && copy_word(w, name, sizeof name))
         d = protobuf_c_message_descriptor_get_field_by_name(l->desc, name);
-    bool colon = td_scan_take(&r->s, ':');
-    char c = td_scan_peek(&r->s);
-    if (!colon && c != '{' && c != '<') return td_scan_fail(&r->s, err, "expected : behind the field's name");
+    bool colon = td_lex_take(&r->s, ':');
+    char c = td_lex_peek(&r->s);
+    if (!colon && c != '{' && c != '<') return td_lex_fail(&r->s, err, "expected : behind the field's name");
     if (d) return value_or_list(r, l, d, err);
     if (numbered) return by_number(r, l, (uint32_t)n, err);
     note_skipped(r, w);
@@ -305,18 +304,18 @@ static td_status_t one_field(reader_t *r, level_t *l, td_err_t *err) {
 static td_status_t fields(reader_t *r, const ProtobufCMessageDescriptor *desc, char close, unsigned depth,
                           td_err_t *err) {
     if (depth > TD_LIMIT_PROTO_DEPTH)
-        return td_scan_fail(&r->s, err, "messages nest deeper than %d", TD_LIMIT_PROTO_DEPTH);
+        return td_lex_fail(&r->s, err, "messages nest deeper than %d", TD_LIMIT_PROTO_DEPTH);
     level_t l = {.desc = desc, .depth = depth};
     td_status_t st = TD_OK;
     for (;;) {
-        char c = td_scan_peek(&r->s);
+        char c = td_lex_peek(&r->s);
         bool at_end = r->s.p == r->s.end;
         if (close ? c == close && !at_end : at_end) break;
-        if (at_end) return td_scan_fail(&r->s, err, "text ends inside a message");
+        if (at_end) return td_lex_fail(&r->s, err, "text ends inside a message");
         if ((st = one_field(r, &l, err)) != TD_OK) return st;
         if (r->out->size > TD_LIMIT_ARTIFACT_BYTES)
             return td_fail(err, TD_LIMIT, "message larger than %llu bytes", TD_LIMIT_ARTIFACT_BYTES);
-        if (!td_scan_take(&r->s, ',')) td_scan_take(&r->s, ';');
+        if (!td_lex_take(&r->s, ',')) td_lex_take(&r->s, ';');
     }
     if (close) r->s.p++;
     return end_run(r, &l, err);
@@ -325,7 +324,7 @@ static td_status_t fields(reader_t *r, const ProtobufCMessageDescriptor *desc, c
 td_status_t td_text_read(const ProtobufCMessageDescriptor *desc, td_span_t text, td_buffer_t *out,
                          td_text_notes_t *notes, td_err_t *err) {
     reader_t r = {.out = out, .notes = notes};
-    td_scan_init(&r.s, text);
+    td_lex_init(&r.s, text);
     if (notes) *notes = (td_text_notes_t){0};
     return fields(&r, desc, 0, 0, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "proto/text_scan.h"
+#include "proto/text_lex.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -9,12 +9,12 @@
 
 #include "base/checked.h"
 
-void td_scan_init(td_scan_t *s, td_span_t text) {
+void td_lex_init(td_lex_t *s, td_span_t text) {
     const char *p = text.size ? (const char *)text.data : "";
-    *s = (td_scan_t){.p = p, .end = p + text.size, .line_start = p, .line = 1};
+    *s = (td_lex_t){.p = p, .end = p + text.size, .line_start = p, .line = 1};
 }
 
-char td_scan_peek(td_scan_t *s) {
+char td_lex_peek(td_lex_t *s) {
     for (; s->p < s->end; s->p++) {
         if (*s->p == '#') {
             const char *nl = memchr(s->p, '\n', (size_t)(s->end - s->p));
@@ -31,14 +31,14 @@ char td_scan_peek(td_scan_t *s) {
     return 0;
 }
 
-bool td_scan_take(td_scan_t *s, char c) {
-    if (td_scan_peek(s) != c || s->p == s->end) return false;
+bool td_lex_take(td_lex_t *s, char c) {
+    if (td_lex_peek(s) != c || s->p == s->end) return false;
     s->p++;
     return true;
 }
 
-td_span_t td_scan_word(td_scan_t *s, bool number) {
-    td_scan_peek(s);
+td_span_t td_lex_word(td_lex_t *s, bool number) {
+    td_lex_peek(s);
     const char *begin = s->p;
     for (; s->p < s->end; s->p++) {
         char c = *s->p;
@@ -48,7 +48,7 @@ td_span_t td_scan_word(td_scan_t *s, bool number) {
     return (td_span_t){(const uint8_t *)begin, (size_t)(s->p - begin)};
 }
 
-td_status_t td_scan_fail(const td_scan_t *s, td_err_t *err, const char *fmt, ...) {
+td_status_t td_lex_fail(const td_lex_t *s, td_err_t *err, const char *fmt, ...) {
     char text[256];
     va_list ap;
     va_start(ap, fmt);
@@ -63,7 +63,7 @@ static int digit(char c, int base) {
 }
 
 /* Up to max digits. Returns how many there were. */
-static int digits(td_scan_t *s, int base, int max, uint32_t *out) {
+static int digits(td_lex_t *s, int base, int max, uint32_t *out) {
     int n = 0;
     *out = 0;
     for (; n < max && s->p < s->end && digit(*s->p, base) >= 0; n++)
@@ -81,27 +81,27 @@ static size_t utf8(uint32_t c, uint8_t *out) {
 }
 
 /* \uXXXX and \UXXXXXXXX; two surrogates make one character. */
-static td_status_t unicode(td_scan_t *s, int width, uint8_t *out, size_t *n, td_err_t *err) {
+static td_status_t unicode(td_lex_t *s, int width, uint8_t *out, size_t *n, td_err_t *err) {
     uint32_t c, low;
     if (digits(s, 16, width, &c) != width)
-        return td_scan_fail(s, err, "\\%c needs %d digits", width == 4 ? 'u' : 'U', width);
+        return td_lex_fail(s, err, "\\%c needs %d digits", width == 4 ? 'u' : 'U', width);
     if (c >= 0xd800 && c < 0xdc00 && s->end - s->p >= 6 && s->p[0] == '\\' && s->p[1] == 'u') {
         s->p += 2;
         if (digits(s, 16, 4, &low) != 4 || low < 0xdc00 || low > 0xdfff)
-            return td_scan_fail(s, err, "half a surrogate pair");
+            return td_lex_fail(s, err, "half a surrogate pair");
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     }
-    if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return td_scan_fail(s, err, "U+%X is no character", c);
+    if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return td_lex_fail(s, err, "U+%X is no character", c);
     *n = utf8(c, out);
     return TD_OK;
 }
 
 /* What follows a backslash. */
-static td_status_t escape(td_scan_t *s, uint8_t out[4], size_t *n, td_err_t *err) {
+static td_status_t escape(td_lex_t *s, uint8_t out[4], size_t *n, td_err_t *err) {
     static const char names[] = "abfnrtv\\'\"?", values[] = "\a\b\f\n\r\t\v\\'\"?";
     uint32_t v;
     *n = 1;
-    if (s->p == s->end) return td_scan_fail(s, err, "text ends inside a string");
+    if (s->p == s->end) return td_lex_fail(s, err, "text ends inside a string");
     const char *known = *s->p ? strchr(names, *s->p) : NULL;
     if (known) {
         out[0] = (uint8_t)values[known - names];
@@ -110,7 +110,7 @@ static td_status_t escape(td_scan_t *s, uint8_t out[4], size_t *n, td_err_t *err
     }
     if (digit(*s->p, 8) >= 0) {
         digits(s, 8, 3, &v);
-        if (v > 255) return td_scan_fail(s, err, "octal escape over \\377");
+        if (v > 255) return td_lex_fail(s, err, "octal escape over \\377");
         out[0] = (uint8_t)v;
         return TD_OK;
     }
@@ -118,20 +118,20 @@ static td_status_t escape(td_scan_t *s, uint8_t out[4], size_t *n, td_err_t *err
     if (c == 'u' || c == 'U') return unicode(s, c == 'u' ? 4 : 8, out, n, err);
     if ((c != 'x' && c != 'X') || !digits(s, 16, 2, &v)) {
         s->p--;
-        return td_scan_fail(s, err, "unknown escape in a string");
+        return td_lex_fail(s, err, "unknown escape in a string");
     }
     out[0] = (uint8_t)v;
     return TD_OK;
 }
 
-static td_status_t literal(td_scan_t *s, char quote, td_buffer_t *out, td_err_t *err) {
+static td_status_t literal(td_lex_t *s, char quote, td_buffer_t *out, td_err_t *err) {
     for (;;) {
         const char *run = s->p;
         while (s->p < s->end && *s->p != quote && *s->p != '\\' && *s->p != '\n') s->p++;
         td_status_t st = td_buffer_append(out, run, (size_t)(s->p - run), err);
         if (st != TD_OK) return st;
-        if (s->p == s->end) return td_scan_fail(s, err, "text ends inside a string");
-        if (*s->p == '\n') return td_scan_fail(s, err, "string runs over the end of its line");
+        if (s->p == s->end) return td_lex_fail(s, err, "text ends inside a string");
+        if (*s->p == '\n') return td_lex_fail(s, err, "string runs over the end of its line");
         if (*s->p++ == quote) return TD_OK;
         uint8_t b[4];
         size_t n;
@@ -141,18 +141,18 @@ static td_status_t literal(td_scan_t *s, char quote, td_buffer_t *out, td_err_t 
     }
 }
 
-td_status_t td_scan_string(td_scan_t *s, td_buffer_t *out, td_err_t *err) {
-    char quote = td_scan_peek(s);
-    if (quote != '"' && quote != '\'') return td_scan_fail(s, err, "expected a string");
+td_status_t td_lex_string(td_lex_t *s, td_buffer_t *out, td_err_t *err) {
+    char quote = td_lex_peek(s);
+    if (quote != '"' && quote != '\'') return td_lex_fail(s, err, "expected a string");
     td_status_t st = TD_OK;
-    for (; st == TD_OK && (quote == '"' || quote == '\''); quote = td_scan_peek(s)) {
+    for (; st == TD_OK && (quote == '"' || quote == '\''); quote = td_lex_peek(s)) {
         s->p++;
         st = literal(s, quote, out, err);
     }
     return st;
 }
 
-bool td_scan_integer(td_span_t w, uint64_t *out) {
+bool td_lex_integer(td_span_t w, uint64_t *out) {
     const char *p = (const char *)w.data, *end = p + w.size;
     int base = 10;
     if (w.size > 1 && p[0] == '0') {
@@ -169,7 +169,7 @@ bool td_scan_integer(td_span_t w, uint64_t *out) {
     return true;
 }
 
-bool td_scan_float(td_span_t w, double *out, float *out_single) {
+bool td_lex_float(td_span_t w, double *out, float *out_single) {
     char text[512], *end;
     if (!w.size || w.size >= sizeof text) return false;
     memcpy(text, w.data, w.size);
