@@ -106,17 +106,20 @@ static td_status_t conditional(td_sched_t *s, td_sched_out_t *out, td_sched_inst
     if (!n || i->in->n_operands != n + 1)
         return td_fail(s->err, TD_MALFORMED, "'%s': %u branches with %u operands", i->in->name, n, i->in->n_operands);
     c->n_branch_thunks = n;
-    if (!(c->branch_thunks = TD_NEW_N(s->arena, Xla__Gpu__ThunkSequenceProto *, n))) return td_arena_fail(s->arena, s->err);
+    if (!(c->branch_thunks = TD_NEW_N(s->arena, Xla__Gpu__ThunkSequenceProto *, n)))
+        return td_arena_fail(s->arena, s->err);
     if ((st = td_sched_shaped(s, td_sched_instr(s, i->in->operands[0]), 0, &c->branch_index_buffer))) return st;
     for (uint32_t k = 0; k < n; k++) {
         const td_hlo_comp_t *b = i->in->called[k];
         td_sched_out_t branch = {0};
         if (b->n_params != 1)
-            return td_fail(s->err, TD_MALFORMED, "'%s': branch '%s' takes %u values", i->in->name, b->name, b->n_params);
+            return td_fail(s->err, TD_MALFORMED, "'%s': branch '%s' takes %u values", i->in->name, b->name,
+                           b->n_params);
         const td_sched_instr_t *from = td_sched_instr(s, i->in->operands[k + 1]);
         td_sched_instr_t *to = td_sched_instr(s, b->params[0]);
         if ((st = td_sched_pass_on(s, to)) ||
-            (st = td_sched_same(s, "a branch's parameter", to, to->places, to->n_leaves, from->places, from->n_leaves)) ||
+            (st = td_sched_same(s, "a branch's parameter", to, to->places, to->n_leaves, from->places,
+                                from->n_leaves)) ||
             (st = call(s, i, "a branch", b, 0, &branch)))
             return st;
         if (!(c->branch_thunks[k] = sequence(s, &branch))) return td_arena_fail(s->arena, s->err);
@@ -265,8 +268,10 @@ static td_status_t outputs(td_sched_t *s, Xla__Gpu__GpuExecutableProto *e) {
             leaf += tuple ? td_shape_leaf_count(shape->elements[k]) : 0;
             continue;
         }
-        Xla__Gpu__GpuExecutableProto__OutputInfoMapEntry *m = TD_NEW(s->arena, Xla__Gpu__GpuExecutableProto__OutputInfoMapEntry);
-        Xla__Gpu__GpuExecutableProto__OutputInfoProto *o = TD_NEW(s->arena, Xla__Gpu__GpuExecutableProto__OutputInfoProto);
+        Xla__Gpu__GpuExecutableProto__OutputInfoMapEntry *m =
+            TD_NEW(s->arena, Xla__Gpu__GpuExecutableProto__OutputInfoMapEntry);
+        Xla__Gpu__GpuExecutableProto__OutputInfoProto *o =
+            TD_NEW(s->arena, Xla__Gpu__GpuExecutableProto__OutputInfoProto);
         Xla__ShapeIndexProto *x = TD_NEW(s->arena, Xla__ShapeIndexProto);
         Xla__BufferAssignment__BufferAllocationSliceProto *at = NULL;
         int64_t *index = TD_NEW(s->arena, int64_t);

@@ -50,7 +50,10 @@ static bool take(text_t *x, const char *token) {
 }
 
 static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* "…" with \n, \t, \", \\ and \XX; the opening quote is taken. */
@@ -313,7 +316,8 @@ static td_status_t entry(text_t *x, map_t *m, size_t *cap) {
     if (!e || !a) return td_arena_fail(x->s->arena, x->s->err);
     if (m->n_attrs == *cap) {
         size_t n = *cap ? 2 * *cap : 8;
-        Xla__Ffi__AttributesMapProto__AttrsEntry **v = TD_NEW_N(x->s->arena, Xla__Ffi__AttributesMapProto__AttrsEntry *, n);
+        Xla__Ffi__AttributesMapProto__AttrsEntry **v =
+            TD_NEW_N(x->s->arena, Xla__Ffi__AttributesMapProto__AttrsEntry *, n);
         if (!v) return td_arena_fail(x->s->arena, x->s->err);
         if (*cap) memcpy(v, m->attrs, *cap * sizeof *v);
         m->attrs = v, *cap = n;

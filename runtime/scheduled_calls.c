@@ -149,7 +149,8 @@ td_status_t td_sched_custom_call(td_sched_t *s, td_sched_out_t *out, td_sched_in
         return st ? st : td_sched_same(s, "a value passed on", i, i->places, i->n_leaves, from->places, from->n_leaves);
     }
     if (one_of(target, dynamic))
-        return td_fail(s->err, TD_UNSUPPORTED, "'%s': %s, arrays of dynamic size are not supported", i->in->name, target);
+        return td_fail(s->err, TD_UNSUPPORTED, "'%s': %s, arrays of dynamic size are not supported", i->in->name,
+                       target);
     if (!strncmp(target, "__cublas$", 9) || !strncmp(target, "__cudnn$", 8))
         return td_fail(s->err, TD_UNSUPPORTED, "'%s': custom call %.100s is not supported", i->in->name, target);
     return td_sched_ffi(s, out, i);

@@ -20,8 +20,8 @@ static const struct {
 };
 
 /* Numbers of stream_executor.dnn.ActivationMode. */
-static const char *const activations[] = {"kNone", "kSigmoid", "kRelu", "kRelu6", "kReluX", "kTanh", "kBandPass", "kElu",
-    "kLeakyRelu", "kGeluExact"};
+static const char *const activations[] = {"kNone", "kSigmoid",  "kRelu", "kRelu6",     "kReluX",
+                                          "kTanh", "kBandPass", "kElu",  "kLeakyRelu", "kGeluExact"};
 
 static td_status_t config(td_sched_t *s, const td_sched_instr_t *i, Xla__Gpu__CudnnConvBackendConfig *c) {
     json_t *j = NULL;

@@ -86,7 +86,8 @@ static td_status_t cholesky(td_sched_t *s, const td_sched_instr_t *i, Xla__Gpu__
 static td_status_t sort(td_sched_t *s, const td_sched_instr_t *i, Xla__Gpu__CustomCallThunkProto *p) {
     if (p->n_operands < 1 || p->n_operands > 2 || p->n_results != p->n_operands + 1)
         return td_fail(s->err, TD_MALFORMED, "%zu operands and %zu results", p->n_operands, p->n_results);
-    p->target_name = (char *)(uintptr_t)(p->n_operands == 1 ? "xla.gpu.ext.cub_sort_keys" : "xla.gpu.ext.cub_sort_pairs");
+    p->target_name =
+        (char *)(uintptr_t)(p->n_operands == 1 ? "xla.gpu.ext.cub_sort_keys" : "xla.gpu.ext.cub_sort_pairs");
     const td_shape_t *keys = i->in->operands[0]->shape;
     int64_t n = td_type_is_array(keys->type) && keys->rank ? keys->dims[keys->rank - 1] : 1;
     bool descending = false;

@@ -43,8 +43,8 @@ static td_status_t matrix(td_sched_t *s, const char *what, const td_shape_t *sha
     if (!m) return td_arena_fail(s->arena, s->err);
     xla__gemm_config_proto__matrix_layout__init(m);
     if (!td_type_is_array(shape->type) || batch.n + rows.n + cols.n != shape->rank)
-        return td_fail(s->err, TD_MISMATCH, "%s: %u batch, %u row and %u column dimensions of an array of rank %u", what,
-                       batch.n, rows.n, cols.n, shape->rank);
+        return td_fail(s->err, TD_MISMATCH, "%s: %u batch, %u row and %u column dimensions of an array of rank %u",
+                       what, batch.n, rows.n, cols.n, shape->rank);
     td_shape_strides(shape, strides);
     if (!collapse(shape, strides, batch.v, batch.n, &b) || !collapse(shape, strides, rows.v, rows.n, &r) ||
         !collapse(shape, strides, cols.v, cols.n, &c))
@@ -115,7 +115,8 @@ static td_status_t matrices(td_sched_t *s, json_t *j, const td_shape_t *a, const
         (st = others(s, b->rank, bb, bc, &bcols)) || (st = range(s, 0, ab.n, &db)) ||
         (st = range(s, ab.n, ar.n, &dr)) || (st = range(s, ab.n + ar.n, bcols.n, &dc)))
         return st;
-    if ((st = matrix(s, "a", a, ab, ar, ac, &g->lhs_layout)) || (st = matrix(s, "b", b, bb, bc, bcols, &g->rhs_layout)) ||
+    if ((st = matrix(s, "a", a, ab, ar, ac, &g->lhs_layout)) ||
+        (st = matrix(s, "b", b, bb, bc, bcols, &g->rhs_layout)) ||
         (st = matrix(s, "d", d, db, dr, dc, &g->output_layout)))
         return st;
     return c ? matrix(s, "c", c, db, dr, dc, &g->c_layout) : TD_OK;
@@ -159,7 +160,8 @@ static td_status_t slices(td_sched_t *s, const td_sched_instr_t *i, int e, bool 
     if ((st = next_operand(s, &c, "a", &p->a)) || (st = next_operand(s, &c, "b", &p->b)) ||
         (beta && (st = next_operand(s, &c, "c", &p->c))) || (st = next_result(s, &c, "d", &p->d)))
         return st;
-    if (f8 && ((st = next_operand(s, &c, "a_scale", &p->a_scale)) || (st = next_operand(s, &c, "b_scale", &p->b_scale))))
+    if (f8 &&
+        ((st = next_operand(s, &c, "a_scale", &p->a_scale)) || (st = next_operand(s, &c, "b_scale", &p->b_scale))))
         return st;
     if (epilogues[e].bias && (st = next_operand(s, &c, "bias", &p->bias))) return st;
     if (f8 && c.operand < i->in->n_operands && (st = next_operand(s, &c, "d_scale", &p->d_scale))) return st;

@@ -98,7 +98,8 @@ td_status_t td_sched_number(td_sched_t *s, json_t *o, const char *name, double d
 td_status_t td_sched_integer(td_sched_t *s, json_t *o, const char *name, int64_t dflt, int64_t *out);
 td_status_t td_sched_bool(td_sched_t *s, json_t *o, const char *name, bool dflt, bool *out);
 /* By name or number; names: one for each number, NULL: none. */
-td_status_t td_sched_enum(td_sched_t *s, json_t *o, const char *name, const char *const *names, int n, int dflt, int *out);
+td_status_t td_sched_enum(td_sched_t *s, json_t *o, const char *name, const char *const *names, int n, int dflt,
+                          int *out);
 /* A list of dimensions below rank, each once. *out in the arena. */
 td_status_t td_sched_dims(td_sched_t *s, json_t *o, const char *name, uint32_t rank, td_ints_t *out);
 

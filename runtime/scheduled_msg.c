@@ -29,9 +29,11 @@ td_status_t td_sched_add(td_sched_t *s, td_sched_out_t *out, const char *name, X
 td_status_t td_sched_slice(td_sched_t *s, const td_sched_instr_t *i, uint32_t leaf,
                            Xla__BufferAssignment__BufferAllocationSliceProto **out) {
     if (!i->places || leaf >= i->n_leaves || !i->places[leaf].set)
-        return td_fail(s->err, TD_MALFORMED, "the buffer assignment has no place for array %u of '%s'", leaf, i->in->name);
+        return td_fail(s->err, TD_MALFORMED, "the buffer assignment has no place for array %u of '%s'", leaf,
+                       i->in->name);
     const td_place_t *p = &i->places[leaf];
-    Xla__BufferAssignment__BufferAllocationSliceProto *m = TD_NEW(s->arena, Xla__BufferAssignment__BufferAllocationSliceProto);
+    Xla__BufferAssignment__BufferAllocationSliceProto *m =
+        TD_NEW(s->arena, Xla__BufferAssignment__BufferAllocationSliceProto);
     if (!m) return td_arena_fail(s->arena, s->err);
     xla__buffer_assignment__buffer_allocation_slice_proto__init(m);
     m->has_buffer_allocation_index = m->has_offset = m->has_size = true;
@@ -142,16 +144,18 @@ td_status_t td_sched_copy(td_sched_t *s, td_sched_out_t *out, const td_sched_ins
     xla__gpu__copy_thunk_proto__init(c);
     xla__gpu__device_to_device_copy_thunk_proto__init(d);
     d->copy_thunk = c;
-    if ((st = td_sched_shaped(s, a, from, &c->source_buffer)) || (st = td_sched_shaped(s, b, to, &c->destination_buffer)))
+    if ((st = td_sched_shaped(s, a, from, &c->source_buffer)) ||
+        (st = td_sched_shaped(s, b, to, &c->destination_buffer)))
         return st;
     const td_place_t *p = &a->places[from], *q = &b->places[to];
     if (p->size != q->size)
-        return td_fail(s->err, TD_MISMATCH, "'%s': copy of %llu bytes to %llu", b->in->name, (unsigned long long)p->size,
-                       (unsigned long long)q->size);
+        return td_fail(s->err, TD_MISMATCH, "'%s': copy of %llu bytes to %llu", b->in->name,
+                       (unsigned long long)p->size, (unsigned long long)q->size);
     if (p->allocation == q->allocation && p->offset == q->offset) return TD_OK;
     c->has_mem_size = true;
     c->mem_size = (int64_t)p->size;
-    if ((st = td_sched_add(s, out, b->in->name, XLA__GPU__THUNK_PROTO__IMPL_DEVICE_TO_DEVICE_COPY_THUNK, &t))) return st;
+    if ((st = td_sched_add(s, out, b->in->name, XLA__GPU__THUNK_PROTO__IMPL_DEVICE_TO_DEVICE_COPY_THUNK, &t)))
+        return st;
     t->device_to_device_copy_thunk = d;
     return TD_OK;
 }

@@ -37,8 +37,9 @@ td_sched_instr_t *td_sched_instr(const td_sched_t *s, const td_hlo_instr_t *in) 
  * the buffer assignment has it all. */
 static int64_t full_id(const td_sched_t *s, const td_hlo_comp_t *c, int64_t id) {
     if (s->plain_ids) return id;
-    return id >= 0 && id <= UINT32_MAX && c->id >= 0 && c->id <= INT32_MAX ? (int64_t)((uint64_t)c->id << 32 | (uint64_t)id)
-                                                                           : id;
+    return id >= 0 && id <= UINT32_MAX && c->id >= 0 && c->id <= INT32_MAX
+               ? (int64_t)((uint64_t)c->id << 32 | (uint64_t)id)
+               : id;
 }
 
 static size_t slot_of(const td_sched_t *s, int64_t id) {

@@ -31,7 +31,8 @@ static td_status_t leaf_at(td_sched_t *s, const td_sched_instr_t *i, const int64
 static td_status_t record(td_sched_t *s, const Xla__LogicalBufferProto *b, const td_place_t *place) {
     td_sched_instr_t *i = td_sched_find(s, b->defined_at);
     uint32_t leaf = 0;
-    if (!i) return td_fail(s->err, TD_MALFORMED, "logical buffer %lld is of an instruction that is not there", LL(b->id));
+    if (!i)
+        return td_fail(s->err, TD_MALFORMED, "logical buffer %lld is of an instruction that is not there", LL(b->id));
     td_status_t st = leaf_at(s, i, b->defined_at->shape_index, b->defined_at->n_shape_index, &leaf);
     if (st || leaf == UINT32_MAX) return st;
     if (!i->places && !(i->places = TD_NEW_N(s->arena, td_place_t, i->n_leaves)))
@@ -58,8 +59,8 @@ static td_status_t allocation(td_sched_t *s, logical_t *v, size_t mask, const Xl
                            LL(g->logical_buffer_id));
         if (g->offset < 0 || g->size < 0 || p->size < 0 ||
             !td_range_ok((uint64_t)g->offset, (uint64_t)g->size, (uint64_t)p->size))
-            return td_fail(s->err, TD_MALFORMED, "assigned[%zu]: [%lld, +%lld) outside its %lld bytes", k, LL(g->offset),
-                           LL(g->size), LL(p->size));
+            return td_fail(s->err, TD_MALFORMED, "assigned[%zu]: [%lld, +%lld) outside its %lld bytes", k,
+                           LL(g->offset), LL(g->size), LL(p->size));
         if (b->size != g->size)
             return td_fail(s->err, TD_MISMATCH, "assigned[%zu]: %lld bytes for logical buffer %lld of %lld", k,
                            LL(g->size), LL(b->id), LL(b->size));
@@ -100,8 +101,8 @@ td_status_t td_sched_same(td_sched_t *s, const char *what, const td_sched_instr_
         if (!from[k].set) continue;
         if (to[k].set && (to[k].allocation != from[k].allocation || to[k].offset != from[k].offset))
             return td_fail(s->err, TD_MISMATCH,
-                           "'%s': array %u of %s lies at %llu of allocation %u and at %llu of allocation %u", of->in->name,
-                           k, what, (unsigned long long)to[k].offset, to[k].allocation,
+                           "'%s': array %u of %s lies at %llu of allocation %u and at %llu of allocation %u",
+                           of->in->name, k, what, (unsigned long long)to[k].offset, to[k].allocation,
                            (unsigned long long)from[k].offset, from[k].allocation);
         if (!to[k].set) to[k] = from[k];
     }
@@ -138,7 +139,8 @@ static td_status_t tuple(td_sched_t *s, td_sched_instr_t *i) {
     for (uint32_t k = 0; k < i->in->n_operands; k++) {
         uint32_t n = td_shape_leaf_count(i->in->operands[k]->shape);
         if (n > i->n_leaves - at)
-            return td_fail(s->err, TD_MISMATCH, "tuple '%s' has %u arrays, its operands more", i->in->name, i->n_leaves);
+            return td_fail(s->err, TD_MISMATCH, "tuple '%s' has %u arrays, its operands more", i->in->name,
+                           i->n_leaves);
         td_status_t st = operand(s, i, k, at, n);
         if (st) return st;
         at += n;
@@ -156,8 +158,13 @@ td_status_t td_sched_pass_on(td_sched_t *s, td_sched_instr_t *i) {
     case TD_HLO_COPY_START: return copy_start(s, i);
     case TD_HLO_COPY_DONE: return element(s, i, 0);
     case TD_HLO_ASYNC_DONE: return element(s, i, 1);
-    case TD_HLO_BITCAST: case TD_HLO_OPT_BARRIER: case TD_HLO_DOMAIN: case TD_HLO_ADD_DEPENDENCY: case TD_HLO_ASYNC_UPDATE:
-        return one ? operand(s, i, 0, 0, i->n_leaves) : td_fail(s->err, TD_MALFORMED, "'%s' has no operand", i->in->name);
+    case TD_HLO_BITCAST:
+    case TD_HLO_OPT_BARRIER:
+    case TD_HLO_DOMAIN:
+    case TD_HLO_ADD_DEPENDENCY:
+    case TD_HLO_ASYNC_UPDATE:
+        return one ? operand(s, i, 0, 0, i->n_leaves)
+                   : td_fail(s->err, TD_MALFORMED, "'%s' has no operand", i->in->name);
     default: return TD_OK;
     }
 }
