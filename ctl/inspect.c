@@ -81,6 +81,7 @@ static void print_text(const ctl_load_t *l) {
     printf("allocations %" PRIu32 ", %" PRIu64 " bytes\n", s.n_allocations, s.allocation_bytes);
     td_module_each_allocation(l->module, print_allocation, NULL);
     printf("thunks      %" PRIu32 ", %" PRIu32 " computations\n", s.n_thunks, s.n_computations);
+    if (s.scheduled) printf("note        no thunks: program made from the scheduled module\n");
     td_module_each_thunk(l->module, print_thunk, NULL);
 }
 
@@ -122,13 +123,13 @@ static int print_json(const ctl_load_t *l) {
     td_module_each_allocation(l->module, add_allocation, allocations);
     td_module_each_thunk(l->module, add_thunk, thunks);
     json_t *root = json_pack(
-        "{s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:[i,i], s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "module", text(s.name), "forms",
+        "{s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:[i,i], s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "module", text(s.name), "forms",
         forms_json(l->artifact), "bytes", (json_int_t)l->artifact->input_bytes, "payloads",
         (json_int_t)l->artifact->n_payloads, "payload_bytes", (json_int_t)payload_bytes(l->artifact), "client",
         text(l->artifact->pjrt_client_name), "unknown_fields", unknown_json(l->artifact), "compute_capability",
         s.compute_major, s.compute_minor, "replicas", (json_int_t)s.replica_count, "partitions",
         (json_int_t)s.num_partitions, "inputs", (json_int_t)s.n_inputs, "outputs", (json_int_t)s.n_outputs, "constants",
-        (json_int_t)s.n_constants, "allocations", allocations, "thunks", thunks);
+        (json_int_t)s.n_constants, "made_from_schedule", s.scheduled, "allocations", allocations, "thunks", thunks);
     int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
     putchar('\n');
     json_decref(root);

@@ -48,6 +48,7 @@ typedef enum td_stream_use { TD_STREAM_MAIN, TD_STREAM_COMPUTE, TD_STREAM_COMMUN
 typedef struct td_device_ops {
     const char *name; /* "host" */
     bool joins_kernels; /* kernel_lower takes a producer */
+    bool compiles;      /* kernel_lower makes code from the instruction; else it needs the image */
     void (*destroy)(td_device_t *dev);
     /* 256-byte aligned device memory; contents undefined. mem_put accepts NULL. Thread: any. */
     td_status_t (*mem_get)(td_device_t *dev, uint64_t bytes, void **out, td_err_t *err);

@@ -17,6 +17,7 @@ void td_module_summarize(const td_module_t *m, td_module_summary_t *out) {
     *out = (td_module_summary_t){.name = m->hlo->name, .n_allocations = m->n_allocations, .n_inputs = m->n_inputs,
                                  .n_outputs = m->n_outputs, .n_thunks = count(m->thunks), .n_computations = m->hlo->n_comps,
                                  .replica_count = m->hlo->replica_count, .num_partitions = m->hlo->num_partitions};
+    out->scheduled = m->scheduled;
     for (uint32_t i = 0; i < m->n_allocations; i++) {
         out->allocation_bytes += m->buffers[i].size;
         out->n_constants += m->buffers[i].literal != NULL;

@@ -11,6 +11,7 @@ typedef struct td_module_summary {
     uint32_t n_computations;
     uint64_t allocation_bytes;
     int64_t replica_count, num_partitions;
+    bool scheduled; /* the artifact holds no thunks: they were made from the scheduled module */
     int compute_major, compute_minor; /* 0 when the artifact names none */
 } td_module_summary_t;
 

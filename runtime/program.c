@@ -116,6 +116,11 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
     if (m->hlo->replica_count * m->hlo->num_partitions > 1)
         return td_fail(err, TD_UNSUPPORTED, "program for %lld devices; this build runs programs for one device",
                        (long long)(m->hlo->replica_count * m->hlo->num_partitions));
+    if (m->scheduled && !p->dev->ops->compiles)
+        return td_fail(err, TD_UNSUPPORTED,
+                       "holds no thunks (written before 0.10), so only a device that compiles instructions runs it, and "
+                       "'%s' loads compiled code: export the model anew with a newer release",
+                       p->dev->ops->name);
     p->n_slots = m->n_slots;
     p->n_inputs = m->n_inputs;
     p->n_outputs = m->n_outputs;

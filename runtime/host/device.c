@@ -123,7 +123,7 @@ static void kernel_release(td_kernel_t *k) {
 }
 
 static const td_device_ops_t ops = {
-    .name = "host", .joins_kernels = true, .destroy = destroy, .mem_get = mem_get, .mem_put = mem_put,
+    .name = "host", .joins_kernels = true, .compiles = true, .destroy = destroy, .mem_get = mem_get, .mem_put = mem_put,
     .stream_create = stream_create, .stream_destroy = stream_destroy, .stream_sync = stream_sync,
     .event_create = event_create,
     .event_destroy = event_destroy, .event_record = event_record, .stream_wait = stream_wait, .copy = copy,
