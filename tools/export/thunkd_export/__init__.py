@@ -13,8 +13,9 @@ stored beside it and can be changed without compiling again. The folder receives
     weights.safetensors     the weights by parameter index: "1", "2", ...
     model.yaml              names of inputs and outputs, indices of the weights
 """
-from .compile import compile_for, targets
+from .compile import compile_for
 from .model import export
 from .safetensors import read_safetensors, write_safetensors
+from .target import release_key, targets
 
-__all__ = ["compile_for", "export", "read_safetensors", "targets", "write_safetensors"]
+__all__ = ["compile_for", "export", "read_safetensors", "release_key", "targets", "write_safetensors"]

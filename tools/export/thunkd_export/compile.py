@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import os
-import pathlib
 import pickletools
 import tempfile
 
@@ -13,24 +12,18 @@ import jax  # noqa: E402
 from jax._src import lib as jax_lib  # noqa: E402
 from jax.experimental import topologies  # noqa: E402
 from jax.experimental.serialize_executable import serialize  # noqa: E402
-from jax.sharding import SingleDeviceSharding  # noqa: E402
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding  # noqa: E402
 
-TARGETS = pathlib.Path(__file__).parent / "targets"
+from .target import target_text  # noqa: E402
+
 # An artifact should not tell where it was built: file names only.
 jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")
 RIEGELI = bytes.fromhex("83af70d10d884a3f0000000000000000")
 
 
-def targets():
-    """Names of the targets that come with the exporter."""
-    return sorted(p.stem for p in TARGETS.glob("*.txtpb"))
-
-
-def _topology(target):
-    path = TARGETS / f"{target}.txtpb"
-    if not path.exists():
-        raise ValueError(f"no target {target!r}; there are {', '.join(targets())}")
-    return topologies.get_topology_desc(platform="cuda", target_config=path.read_text(), topology="1x1x1")
+def _devices(target, count):
+    text = target_text(target, jax.__version__)
+    return topologies.get_topology_desc(platform="cuda", target_config=text, topology=f"1x1x{count}").devices
 
 
 def _varint(data):
@@ -71,13 +64,26 @@ def _cuda_files():
             jax_lib.cuda_path = before
 
 
-def compile_for(target, fn, args, compiler_options=None, donate=()):
+def _on_mesh(fn, devices, specs, out):
+    """fn for one device's share -> (fn for whole arrays, their shardings)."""
+    mesh = Mesh(devices, ("d",))
+    whole = jax.shard_map(fn, mesh=mesh, in_specs=tuple(specs), out_specs=out, check_vma=False)
+    return whole, [NamedSharding(mesh, spec) for spec in specs]
+
+
+def compile_for(target, fn, args, compiler_options=None, donate=(), devices=1, specs=(), out=None):
     """Compile fn for args (arrays or shapes with dtypes); every argument stays a parameter.
 
-    donate: positions of arguments whose memory results may take."""
-    device = _topology(target).devices[0]
-    specs = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=SingleDeviceSharding(device)) for a in args]
-    lowered = jax.jit(fn, keep_unused=True, donate_argnums=donate).trace(*specs).lower(lowering_platforms=("cuda",))
+    donate: positions of arguments whose memory results may take.
+    devices > 1: fn computes one device's share on the mesh axis "d"; specs has the PartitionSpec of each
+    argument, out that of the results. Arguments are whole arrays."""
+    found = _devices(target, devices)
+    if devices > 1:
+        fn, shardings = _on_mesh(fn, found, specs, out)
+    else:
+        shardings = [SingleDeviceSharding(found[0])] * len(args)
+    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(args, shardings)]
+    lowered = jax.jit(fn, keep_unused=True, donate_argnums=donate).trace(*shapes).lower(lowering_platforms=("cuda",))
     options = {"compiler_options": compiler_options} if compiler_options else {}
     with _cuda_files():
         return _executable_bytes(lowered.compile(**options))
