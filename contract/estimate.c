@@ -15,13 +15,13 @@ static const struct {
     {"xla.gpu.GpuExecutableProto.buffer_allocations_debug_summary", "0.11.0"},
 };
 
-static bool is_option(const td_ledger_item_t *it) {
-    return !strcmp(td_ledger_owner(it)->name, "xla.DebugOptions");
+static bool is_option(const char *place) {
+    return strstr(place, "debug_options") || !strncmp(place, "compile_options", 15);
 }
 
 /* Of two constructs of one age, a part of the program is better evidence than an option. */
-static bool better(const td_ledger_item_t *it, const td_ledger_item_t *than) {
-    return !than || (is_option(than) && !is_option(it));
+static bool better(const char *place, const char *than) {
+    return !than || (is_option(than) && !is_option(place));
 }
 
 static void absences(const td_scan_t *s, td_verdict_release_t *r) {
@@ -41,13 +41,13 @@ void td_estimate_release(const td_artifact_t *a, const td_scan_t *s, td_verdict_
     int newest = (int)td_ledger_release_count - 1;
     for (uint32_t i = 0; i < td_ledger_item_count; i++) {
         const td_ledger_item_t *it = &td_ledger_items[i];
-        if (!s->found[i].count || it->first < 0) continue;
-        if (it->first > r.at_least || (it->first == r.at_least && better(it, r.newest))) {
+        if (!s->found[i].count || it->first < 0 || td_ledger_is_founding(it)) continue;
+        if (it->first > r.at_least || (it->first == r.at_least && better(s->found[i].path, r.newest_place))) {
             r.at_least = it->first;
             r.newest = it;
             r.newest_place = s->found[i].path;
         }
-        if (it->last < newest && (r.at_most < 0 || it->last < r.at_most || (it->last == r.at_most && better(it, r.oldest)))) {
+        if (it->last < newest && (r.at_most < 0 || it->last < r.at_most || (it->last == r.at_most && better(s->found[i].path, r.oldest_place)))) {
             r.at_most = it->last;
             r.oldest = it;
             r.oldest_place = s->found[i].path;

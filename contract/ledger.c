@@ -81,6 +81,11 @@ const td_ledger_type_t *td_ledger_owner(const td_ledger_item_t *item) {
     return &td_ledger_types[lo];
 }
 
+bool td_ledger_is_founding(const td_ledger_item_t *item) {
+    const td_ledger_type_t *t = td_ledger_owner(item);
+    return t->is_enum && item->first == t->first && item->last == t->last;
+}
+
 int td_ledger_release(const char *name) {
     for (uint32_t i = 0; i < td_ledger_release_count; i++)
         if (!strcmp(td_ledger_releases[i].name, name)) return (int)i;

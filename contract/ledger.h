@@ -52,6 +52,9 @@ const td_ledger_item_t *td_ledger_named(const td_ledger_type_t *t, const char *n
 const td_ledger_item_t *td_ledger_path(const char *full_name);
 /* Whose item it is. */
 const td_ledger_type_t *td_ledger_owner(const td_ledger_item_t *item);
+/* A value that its enum had from the start: not the value tells when it came, but the field it stands in, which may
+ * have had another enum before. */
+bool td_ledger_is_founding(const td_ledger_item_t *item);
 static inline uint32_t td_ledger_index(const td_ledger_item_t *item) {
     return (uint32_t)(item - td_ledger_items);
 }

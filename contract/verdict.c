@@ -59,7 +59,7 @@ static void judge_unknown(td_verdict_t *v) {
 static bool later(const td_verdict_t *v, uint32_t i, bool needed) {
     const td_ledger_item_t *it = &td_ledger_items[i];
     const td_found_t *f = &v->scan.found[i];
-    return f->count && f->needed == needed && !td_ledger_known(it->first, it->seen, v->day);
+    return f->count && f->needed == needed && !td_ledger_known(it->first, it->seen, v->day) && !td_ledger_is_founding(it);
 }
 
 static td_status_t list_missing(td_verdict_t *v, td_err_t *err) {
