@@ -29,7 +29,7 @@ td_status_t td_compression_parse(const char *text, td_compression_t *out, td_err
     size_t n = strcspn(text, ":");
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         if (strlen(methods[i].name) != n || strncmp(text, methods[i].name, n) != 0) continue;
-        td_compression_t c = {methods[i].method, methods[i].usual};
+        td_compression_t c = {.method = methods[i].method, .level = methods[i].usual};
         if (text[n]) {
             char *end;
             long v = strtol(text + n + 1, &end, 10);
@@ -59,8 +59,13 @@ static size_t fill(const td_rope_t *in, uint32_t *piece, size_t *at, uint8_t *ds
     return got;
 }
 
+static void tick(td_compression_t c, uint64_t bytes) {
+    if (c.tick) c.tick(c.ctx, bytes);
+}
+
 /* A snappy block is a length and elements; the elements of the fragments simply follow each other. */
-static td_status_t snappy(const td_rope_t *in, td_rope_t *out, uint8_t *tmp, size_t tmp_size, td_err_t *err) {
+static td_status_t snappy(td_compression_t c, const td_rope_t *in, td_rope_t *out, uint8_t *tmp, size_t tmp_size,
+                          td_err_t *err) {
     uint8_t *raw = malloc(SNAPPY_FRAGMENT);
     if (!raw) return td_fail(err, TD_NOMEM, "out of memory for snappy");
     if (in->size > UINT32_MAX) {
@@ -81,15 +86,17 @@ static td_status_t snappy(const td_rope_t *in, td_rope_t *out, uint8_t *tmp, siz
         }
         block.size = got;
         if (td_wire_varint(&block, &length)) td_rope_copy(out, block.data, block.size);
+        tick(c, n);
     }
     free(raw);
     return s;
 }
 
-static td_status_t zstd(int level, const td_rope_t *in, td_rope_t *out, uint8_t *tmp, size_t tmp_size, td_err_t *err) {
+static td_status_t zstd(td_compression_t c, const td_rope_t *in, td_rope_t *out, uint8_t *tmp, size_t tmp_size,
+                        td_err_t *err) {
     ZSTD_CCtx *ctx = ZSTD_createCCtx();
     if (!ctx) return td_fail(err, TD_NOMEM, "out of memory for zstd");
-    ZSTD_CCtx_setParameter(ctx, ZSTD_c_compressionLevel, level);
+    ZSTD_CCtx_setParameter(ctx, ZSTD_c_compressionLevel, c.level);
     ZSTD_CCtx_setPledgedSrcSize(ctx, in->size);
     size_t left = 1;
     for (uint32_t i = 0; left && !ZSTD_isError(left) && i <= in->n; i++) {
@@ -97,8 +104,10 @@ static td_status_t zstd(int level, const td_rope_t *in, td_rope_t *out, uint8_t 
         ZSTD_inBuffer ib = {last ? NULL : in->pieces[i].data, last ? 0 : in->pieces[i].size, 0};
         do {
             ZSTD_outBuffer ob = {tmp, tmp_size, 0};
+            size_t before = ib.pos;
             left = ZSTD_compressStream2(ctx, &ob, &ib, last ? ZSTD_e_end : ZSTD_e_continue);
             if (!ZSTD_isError(left)) td_rope_copy(out, tmp, ob.pos);
+            tick(c, ib.pos - before);
         } while (!ZSTD_isError(left) && (last ? left != 0 : ib.pos < ib.size));
         if (!last && !left) left = 1; /* nothing is waiting now; the end is still to come */
     }
@@ -106,11 +115,11 @@ static td_status_t zstd(int level, const td_rope_t *in, td_rope_t *out, uint8_t 
     return ZSTD_isError(left) ? td_fail(err, TD_INTERNAL, "zstd: %s", ZSTD_getErrorName(left)) : TD_OK;
 }
 
-static td_status_t brotli(int quality, const td_rope_t *in, td_rope_t *out, uint8_t *tmp, size_t tmp_size,
+static td_status_t brotli(td_compression_t c, const td_rope_t *in, td_rope_t *out, uint8_t *tmp, size_t tmp_size,
                           td_err_t *err) {
     BrotliEncoderState *st = BrotliEncoderCreateInstance(NULL, NULL, NULL);
     if (!st) return td_fail(err, TD_NOMEM, "out of memory for brotli");
-    BrotliEncoderSetParameter(st, BROTLI_PARAM_QUALITY, (uint32_t)quality);
+    BrotliEncoderSetParameter(st, BROTLI_PARAM_QUALITY, (uint32_t)c.level);
     BrotliEncoderSetParameter(st, BROTLI_PARAM_SIZE_HINT, in->size < UINT32_MAX ? (uint32_t)in->size : UINT32_MAX);
     bool ok = true;
     for (uint32_t i = 0; ok && i <= in->n; i++) {
@@ -120,10 +129,11 @@ static td_status_t brotli(int quality, const td_rope_t *in, td_rope_t *out, uint
         bool more = true;
         while (ok && more) {
             uint8_t *q = tmp;
-            size_t room = tmp_size;
+            size_t room = tmp_size, before = n;
             BrotliEncoderOperation op = last ? BROTLI_OPERATION_FINISH : BROTLI_OPERATION_PROCESS;
             ok = BrotliEncoderCompressStream(st, op, &n, &p, &room, &q, NULL);
             td_rope_copy(out, tmp, tmp_size - room);
+            tick(c, before - n);
             more = n || BrotliEncoderHasMoreOutput(st) || (last && !BrotliEncoderIsFinished(st));
         }
     }
@@ -142,9 +152,9 @@ td_status_t td_compress(td_compression_t c, const td_rope_t *in, td_rope_t *out,
     uint8_t *tmp = malloc(size);
     if (!tmp) return td_fail(err, TD_NOMEM, "out of memory for compression");
     switch (c.method) {
-    case 's': s = snappy(in, out, tmp, size, err); break;
-    case 'z': s = zstd(c.level, in, out, tmp, size, err); break;
-    case 'b': s = brotli(c.level, in, out, tmp, size, err); break;
+    case 's': s = snappy(c, in, out, tmp, size, err); break;
+    case 'z': s = zstd(c, in, out, tmp, size, err); break;
+    case 'b': s = brotli(c, in, out, tmp, size, err); break;
     default: s = td_fail(err, TD_INTERNAL, "unknown compression type 0x%02x", (unsigned char)c.method);
     }
     free(tmp);

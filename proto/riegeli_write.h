@@ -14,6 +14,8 @@
 typedef struct td_compression {
     char method; /* type byte: 0 none, 'b' brotli, 'z' zstd, 's' snappy */
     int level;   /* brotli 0 to 11, zstd -7 to 22 */
+    void (*tick)(void *ctx, uint64_t bytes); /* NULL, or told how many bytes went in since the last call */
+    void *ctx;
 } td_compression_t;
 
 /* "none", "brotli[:0-11]", "zstd[:-7-22]", "snappy". Without a level: brotli 6, zstd 3, Riegeli's defaults. */

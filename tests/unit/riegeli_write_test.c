@@ -167,7 +167,7 @@ END_TEST
 
 /* Every allocation that fails gives TD_NOMEM, and nothing leaks. */
 START_TEST(out_of_memory) {
-    td_compression_t c = {'z', 3};
+    td_compression_t c = {.method = 'z', .level = 3};
     td_status_t s = TD_NOMEM;
     for (unsigned k = 1; s != TD_OK; k++) {
         ck_assert_uint_lt(k, 200);
@@ -192,7 +192,7 @@ END_TEST
 
 START_TEST(compression_words) {
     static const char *const bad[] = {"", "lz4", "snappy:1", "none:0", "brotli:", "brotli:12", "brotli:-1", "zstd:23", "zstd:3x", "zst", "zstdd"};
-    td_compression_t c = {'?', 99};
+    td_compression_t c = {.method = '?', .level = 99};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ck_assert_int_eq(td_compression_parse(bad[i], &c, NULL), TD_USAGE);
         ck_assert_int_eq(c.method, '?');
