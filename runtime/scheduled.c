@@ -12,9 +12,7 @@ bool td_scheduled_is(const td_artifact_t *a) {
     return !e->n_thunks && !e->buffer_allocations && e->buffer_assignment && e->buffer_assignment->n_buffer_allocations;
 }
 
-/* Gives the parameters of a called computation the places of what the caller passes, one parameter per operand from
- * the first-th on. */
-static td_status_t bind(td_sched_t *s, const td_sched_instr_t *i, uint32_t first, const td_hlo_comp_t *comp) {
+td_status_t td_sched_bind(td_sched_t *s, const td_sched_instr_t *i, uint32_t first, const td_hlo_comp_t *comp) {
     if (first > i->in->n_operands || comp->n_params != i->in->n_operands - first)
         return td_fail(s->err, TD_MISMATCH, "'%s' passes %u values to '%s', which takes %u", i->in->name,
                        i->in->n_operands - first, comp->name, comp->n_params);
@@ -78,7 +76,7 @@ static td_status_t while_loop(td_sched_t *s, td_sched_out_t *out, td_sched_instr
         return td_fail(s->err, TD_MALFORMED, "'%s': a loop without state, body or condition", i->in->name);
     const td_sched_instr_t *init = td_sched_instr(s, i->in->operands[0]);
     if ((st = td_sched_same(s, "the loop's state", i, i->places, i->n_leaves, init->places, init->n_leaves)) ||
-        (st = bind(s, i, 0, i->in->called[0])) || (st = bind(s, i, 0, i->in->called[1])) ||
+        (st = td_sched_bind(s, i, 0, i->in->called[0])) || (st = td_sched_bind(s, i, 0, i->in->called[1])) ||
         (st = call(s, i, "the body", i->in->called[0], 0, &body)))
         return st;
     td_sched_comp_t *c = td_sched_comp(s, i->in->called[1]);
@@ -145,7 +143,7 @@ static td_status_t async_start(td_sched_t *s, td_sched_out_t *out, td_sched_inst
         st = td_sched_same(s, "an operand", i, i->places + at, from->n_leaves, from->places, from->n_leaves);
         at += from->n_leaves;
     }
-    if (st || (st = bind(s, i, 0, i->in->called[0]))) return st;
+    if (st || (st = td_sched_bind(s, i, 0, i->in->called[0]))) return st;
     return call(s, i, "its computation", i->in->called[0], before, out);
 }
 
@@ -192,25 +190,14 @@ static td_status_t copy_start(td_sched_t *s, td_sched_out_t *out, const td_sched
     return TD_OK;
 }
 
-static td_status_t fusion(td_sched_t *s, td_sched_out_t *out, const td_sched_instr_t *i) {
-    json_t *j = NULL;
-    if (*i->in->backend_config != '{') return td_sched_kernel(s, out, i);
-    td_status_t st = td_sched_config(s, i, "fusion_backend_config", &j);
-    if (st) return st;
-    const char *kind = json_string_value(json_object_get(j, "kind"));
-    st = kind && !strcmp(kind, "__cudnn$fusion") ? td_sched_cudnn(s, out, i) : td_sched_kernel(s, out, i);
-    json_decref(j);
-    return st;
-}
-
-static td_status_t instruction(td_sched_t *s, td_sched_out_t *out, td_sched_instr_t *i) {
+td_status_t td_sched_instruction(td_sched_t *s, td_sched_out_t *out, td_sched_instr_t *i) {
     td_status_t st = td_sched_pass_on(s, i);
     if (st) return st;
     switch (i->in->opcode) {
     case TD_HLO_PARAMETER: case TD_HLO_CONSTANT: case TD_HLO_TUPLE: case TD_HLO_GET_TUPLE_ELEMENT: case TD_HLO_BITCAST:
     case TD_HLO_OPT_BARRIER: case TD_HLO_DOMAIN: case TD_HLO_ADD_DEPENDENCY: case TD_HLO_AFTER_ALL:
     case TD_HLO_ASYNC_UPDATE: case TD_HLO_ASYNC_DONE: case TD_HLO_COPY_DONE: return TD_OK;
-    case TD_HLO_FUSION: return fusion(s, out, i);
+    case TD_HLO_FUSION: return td_sched_fusion(s, out, i);
     case TD_HLO_COPY: return copy(s, out, i);
     case TD_HLO_COPY_START: return copy_start(s, out, i);
     case TD_HLO_CUSTOM_CALL: return td_sched_custom_call(s, out, i);
@@ -218,7 +205,7 @@ static td_status_t instruction(td_sched_t *s, td_sched_out_t *out, td_sched_inst
     case TD_HLO_CONDITIONAL: return conditional(s, out, i);
     case TD_HLO_CALL:
         if (i->in->n_called != 1) return td_fail(s->err, TD_MALFORMED, "'%s' calls nothing", i->in->name);
-        if ((st = bind(s, i, 0, i->in->called[0]))) return st;
+        if ((st = td_sched_bind(s, i, 0, i->in->called[0]))) return st;
         return call(s, i, "its computation", i->in->called[0], 0, out);
     case TD_HLO_ASYNC_START: return async_start(s, out, i);
     case TD_HLO_REPLICA_ID: case TD_HLO_PARTITION_ID: return id_thunk(s, out, i);
@@ -249,7 +236,7 @@ static td_status_t computation(td_sched_t *s, td_sched_comp_t *k, td_sched_out_t
     for (uint32_t i = 0; i < k->comp->n_instrs; i++) n += computes(k->comp->instrs[i]->opcode);
     if (!k->order && n > 1) return td_fail(s->err, TD_MALFORMED, "computation '%s' is not scheduled", k->comp->name);
     for (uint32_t i = 0; i < k->comp->n_instrs; i++) {
-        td_status_t st = instruction(s, out, &k->instrs[k->order ? k->order[i] : i]);
+        td_status_t st = td_sched_instruction(s, out, &k->instrs[k->order ? k->order[i] : i]);
         if (st) return st;
     }
     return TD_OK;
@@ -297,6 +284,8 @@ static td_status_t outputs(td_sched_t *s, Xla__Gpu__GpuExecutableProto *e) {
 static td_status_t literals(td_sched_t *s) {
     const Xla__BufferAssignmentProto *p = s->a->exe->buffer_assignment;
     const td_literal_t **v = (const td_literal_t **)td_arena_array(s->arena, p->n_buffer_allocations, sizeof *v);
+    s->allocations = p->buffer_allocations;
+    s->n_allocations = s->cap_allocations = (uint32_t)p->n_buffer_allocations;
     if (!v) return td_arena_fail(s->arena, s->err);
     for (uint32_t c = 0; c < s->m->hlo->n_comps; c++)
         for (uint32_t i = 0; i < s->comps[c].comp->n_instrs; i++) {
@@ -309,7 +298,7 @@ static td_status_t literals(td_sched_t *s) {
                 return td_fail(s->err, TD_MALFORMED, "constant '%s' shares allocation %u", k->in->name, at);
             v[at] = k->in->literal;
         }
-    s->m->literals = v;
+    s->literals = v;
     return TD_OK;
 }
 
@@ -328,8 +317,9 @@ td_status_t td_scheduled_make(td_module_t *m, const td_artifact_t *a, const td_a
     *b = *a;
     *e = *a->exe;
     xla__gpu__gpu_executable_proto__repeated_buffer_allocations__init(r);
-    r->n_values = a->exe->buffer_assignment->n_buffer_allocations;
-    r->values = a->exe->buffer_assignment->buffer_allocations;
+    r->n_values = s.n_allocations;
+    r->values = s.allocations;
+    m->literals = s.literals;
     e->buffer_allocations = r;
     e->n_output_info_map = e->n_constants = 0;
     e->n_thunks = thunks.n, e->thunks = thunks.v;

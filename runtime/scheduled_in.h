@@ -44,6 +44,9 @@ typedef struct td_sched {
     const td_sched_comp_t **by_comp; /* sorted by the address of comp */
     td_sched_instr_t **by_id;        /* open addressing */
     size_t id_mask;
+    Xla__BufferAllocationProto **allocations; /* the buffer assignment's, then temporary ones */
+    const td_literal_t **literals;            /* of each constant one */
+    uint32_t n_allocations, cap_allocations;
     bool plain_ids; /* the buffer assignment's instruction ids are those of the module as they stand */
 } td_sched_t;
 
@@ -103,7 +106,15 @@ td_status_t td_sched_enum(td_sched_t *s, json_t *o, const char *name, const char
 /* A list of dimensions below rank, each once. *out in the arena. */
 td_status_t td_sched_dims(td_sched_t *s, json_t *o, const char *name, uint32_t rank, td_ints_t *out);
 
+/* ---- scheduled.c ---- */
+/* The thunks of one instruction; its operands' places are known. */
+td_status_t td_sched_instruction(td_sched_t *s, td_sched_out_t *out, td_sched_instr_t *i);
+/* Gives the parameters of a called computation the places of what the caller passes, one parameter per operand from
+ * the first-th on. */
+td_status_t td_sched_bind(td_sched_t *s, const td_sched_instr_t *i, uint32_t first, const td_hlo_comp_t *comp);
+
 /* ---- one file each ---- */
+td_status_t td_sched_fusion(td_sched_t *s, td_sched_out_t *out, td_sched_instr_t *i);
 td_status_t td_sched_custom_call(td_sched_t *s, td_sched_out_t *out, td_sched_instr_t *i);
 td_status_t td_sched_gemm(td_sched_t *s, td_sched_out_t *out, const td_sched_instr_t *i);
 td_status_t td_sched_convolution(td_sched_t *s, td_sched_out_t *out, const td_sched_instr_t *i);
