@@ -50,6 +50,7 @@ static td_status_t scheduled_constants(td_module_t *m, td_err_t *err) {
 static td_status_t open_in(td_module_t *m, const td_artifact_t *a, td_err_t *err) {
     const Xla__Gpu__GpuExecutableProto *e = a->exe;
     td_status_t st;
+    /* Fallback no-thunks: a scheduled module and its buffer assignment, without thunks. Can be removed in February 2027. */
     if ((m->scheduled = td_scheduled_is(a))) {
         if ((st = td_hlo_parse(&m->arena, a, &m->hlo, err)) || (st = td_scheduled_make(m, a, &m->artifact, err))) return st;
         a = m->artifact, e = a->exe;

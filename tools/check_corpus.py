@@ -21,7 +21,7 @@ import numpy as np
 
 # Programs that this build refuses to run on the host device, and what the refusal must say.
 REFUSED = {"pallas_add": "CUDA device", "ffi_user_handler": "handler"}
-RELEASES = ["0.10.1", "0.10.2", "0.11.0", "0.11.2", "0.12.0.1"]
+RELEASES = ["0.8.0", "0.9.2", "0.10.1", "0.10.2", "0.11.0", "0.11.2", "0.12.0.1"]
 WRAPPED = {"saxpy": [".ifrt", ".jax-pickle"]}
 
 DTYPES = {
