@@ -14,27 +14,30 @@ uint32_t td_sched_leaves_before(const td_shape_t *s, uint32_t k) {
     return n;
 }
 
-/* Number of the leaf at a shape index; UINT32_MAX: a tuple's table, or a token. */
-static td_status_t leaf_at(td_sched_t *s, const td_sched_instr_t *i, const int64_t *index, size_t n, uint32_t *out) {
+/* The leaves below a shape index: *n from *first on. */
+static td_status_t leaves_at(td_sched_t *s, const td_sched_instr_t *i, const int64_t *index, size_t n_index,
+                             const td_shape_t **out_shape, uint32_t *first, uint32_t *n) {
     const td_shape_t *shape = i->in->shape;
-    uint32_t leaf = 0;
-    for (size_t k = 0; k < n; k++) {
+    *first = 0;
+    for (size_t k = 0; k < n_index; k++) {
         if (shape->type != TD_TUPLE || index[k] < 0 || index[k] >= shape->rank)
-            return td_fail(s->err, TD_MALFORMED, "a logical buffer's shape index does not fit '%s'", i->in->name);
-        leaf += td_sched_leaves_before(shape, (uint32_t)index[k]);
+            return td_fail(s->err, TD_MALFORMED, "a shape index does not fit '%s'", i->in->name);
+        *first += td_sched_leaves_before(shape, (uint32_t)index[k]);
         shape = shape->elements[index[k]];
     }
-    *out = td_type_is_array(shape->type) ? leaf : UINT32_MAX;
+    *out_shape = shape;
+    *n = td_shape_leaf_count(shape);
     return TD_OK;
 }
 
 static td_status_t record(td_sched_t *s, const Xla__LogicalBufferProto *b, const td_place_t *place) {
     td_sched_instr_t *i = td_sched_find(s, b->defined_at);
-    uint32_t leaf = 0;
+    const td_shape_t *shape = NULL;
+    uint32_t leaf = 0, n = 0;
     if (!i)
         return td_fail(s->err, TD_MALFORMED, "logical buffer %lld is of an instruction that is not there", LL(b->id));
-    td_status_t st = leaf_at(s, i, b->defined_at->shape_index, b->defined_at->n_shape_index, &leaf);
-    if (st || leaf == UINT32_MAX) return st;
+    td_status_t st = leaves_at(s, i, b->defined_at->shape_index, b->defined_at->n_shape_index, &shape, &leaf, &n);
+    if (st || !td_type_is_array(shape->type)) return st; /* a tuple's table, or a token */
     if (!i->places && !(i->places = TD_NEW_N(s->arena, td_place_t, i->n_leaves)))
         return td_arena_fail(s->arena, s->err);
     return td_sched_same(s, "a value", i, &i->places[leaf], 1, place, 1);
@@ -148,6 +151,27 @@ static td_status_t tuple(td_sched_t *s, td_sched_instr_t *i) {
     return TD_OK;
 }
 
+/* Results of calls and fusions that are an operand's memory by agreement may have no logical buffer of their own. */
+static td_status_t aliased_results(td_sched_t *s, td_sched_instr_t *i) {
+    for (size_t k = 0; k < i->msg->n_output_operand_aliasing; k++) {
+        const Xla__OutputOperandAliasing *a = i->msg->output_operand_aliasing[k];
+        const td_shape_t *shape = NULL;
+        uint32_t to = 0, n_to = 0, from = 0, n_from = 0;
+        if (a->operand_index < 0 || a->operand_index >= i->in->n_operands)
+            return td_fail(s->err, TD_MALFORMED, "'%s': a result aliases operand %lld of %u", i->in->name,
+                           LL(a->operand_index), i->in->n_operands);
+        const td_sched_instr_t *o = td_sched_instr(s, i->in->operands[a->operand_index]);
+        td_status_t st = leaves_at(s, i, a->output_shape_index, a->n_output_shape_index, &shape, &to, &n_to);
+        if (!st) st = leaves_at(s, o, a->operand_shape_index, a->n_operand_shape_index, &shape, &from, &n_from);
+        if (!st && n_to != n_from)
+            st = td_fail(s->err, TD_MISMATCH, "'%s': results of %u arrays alias %u", i->in->name, n_to, n_from);
+        if (st) return st;
+        for (uint32_t m = 0; m < n_to && o->places; m++)
+            if (!i->places[to + m].set) i->places[to + m] = o->places[from + m];
+    }
+    return TD_OK;
+}
+
 td_status_t td_sched_pass_on(td_sched_t *s, td_sched_instr_t *i) {
     if (!i->places && !(i->places = TD_NEW_N(s->arena, td_place_t, i->n_leaves)))
         return td_arena_fail(s->arena, s->err);
@@ -165,6 +189,7 @@ td_status_t td_sched_pass_on(td_sched_t *s, td_sched_instr_t *i) {
     case TD_HLO_ASYNC_UPDATE:
         return one ? operand(s, i, 0, 0, i->n_leaves)
                    : td_fail(s->err, TD_MALFORMED, "'%s' has no operand", i->in->name);
+    case TD_HLO_CUSTOM_CALL: case TD_HLO_FUSION: return aliased_results(s, i);
     default: return TD_OK;
     }
 }
