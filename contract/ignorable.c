@@ -12,12 +12,14 @@ const td_ignorable_t td_ignorables[] = {
     /* What the compiler was told, and descriptions of the device. */
     {"xla.ExecutableAndOptionsProto.compile_options", ALWAYS, "options of the compilation"},
     {"xla.HloModuleConfigProto.debug_options", ALWAYS, "options of the compilation"},
+    {"xla.HloModuleConfigProto.partition_size", ALWAYS, "an option of the compilation"},
     {"xla.HloModuleConfigProto.page_size_kib", ALWAYS, "an option of the compilation"},
     {"xla.gpu.GpuExecutableProto.gpu_topology", ALWAYS, "describes the target; the capability is a field of its own"},
     {"xla.gpu.GpuExecutableProto.executable_abi_version", ALWAYS, "minimum versions, compared when they are known"},
     {"xla.gpu.GpuExecutableProto.cpu_target_machine_options", ALWAYS, "without it the host's own are used"},
     {"xla.gpu.GpuExecutableProto.buffer_allocations_debug_summary", ALWAYS, "text for people"},
     {"xla.BufferAssignmentProto.peak_buffers", ALWAYS, "statistics"},
+    {"xla.BufferAllocationProto.Assigned.element_type", ALWAYS, "the value's shape has it"},
     {"xla.BufferAssignmentProto.heap_simulator_traces", ALWAYS, "statistics"},
     /* The module: what only a compiler or a person reads. */
     {"xla.HloModuleProto.stack_frame_index", ALWAYS, "source lines"},
@@ -47,6 +49,7 @@ const td_ignorable_t td_ignorables[] = {
     /* Thunks: how, not what. */
     {"xla.gpu.ThunkInfoProto.concurrent_region_id", ALWAYS, "a hint for the order of capture"},
     {"xla.gpu.AllGatherThunkProto.collectives_mode", ALWAYS, "how, not what"},
+    {"xla.gpu.CollectivePermuteThunkProto.collectives_mode", ALWAYS, "how, not what"},
     {"xla.gpu.AllGatherThunkProto.enable_gxl", ALWAYS, "the plain operation has the same result"},
     {"xla.gpu.RaggedAllToAllThunkProto.one_shot_kernel_enabled", ALWAYS, "how, not what"},
     {"xla.gpu.RaggedAllToAllThunkProto.use_multi_gpu_barrier_with_nccl_in_one_shot_kernel", ALWAYS, "how, not what"},
@@ -71,6 +74,7 @@ const td_ignorable_t td_ignorables[] = {
     {"xla.gpu.CollectiveGroupThunkProto.thunk_kind", ALWAYS, "a name for logs"},
     {"xla.gpu.KernelThunkProto.use_pdl", ALWAYS, "an earlier start at most"},
     {"xla.gpu.CustomKernelThunkProto.use_pdl", ALWAYS, "an earlier start at most"},
+    {"xla.gpu.CustomKernelThunkProto.tma_metadata", EMPTY, "no tensor maps"},
     {"xla.gpu.CustomCallThunkProto.use_pdl", ALWAYS, "an earlier start at most"},
     {"xla.gpu.CudnnThunkProto.should_memzero", EMPTY, "nothing to clear"},
     {"xla.gpu.HostExecuteDoneThunkProto.results", ALWAYS, "a dependency; the done thunk waits anyway"},

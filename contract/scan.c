@@ -283,7 +283,7 @@ td_status_t td_scan_artifact(const td_artifact_t *a, td_scan_watch_t *watch, uin
 }
 
 void td_scan_deinit(td_scan_t *s) {
-    td_arena_deinit(&s->arena);
+    if (s->arena.alloc) td_arena_deinit(&s->arena);
     *s = (td_scan_t){0};
 }
 

@@ -54,7 +54,7 @@ typedef struct td_scan {
 /* watch: n fields of which the first value is filled in; may be NULL. On failure nothing is held. */
 td_status_t td_scan_artifact(const td_artifact_t *a, td_scan_watch_t *watch, uint32_t n_watch, const td_alloc_t *alloc,
                              td_scan_t *out, td_err_t *err);
-void td_scan_deinit(td_scan_t *s);
+void td_scan_deinit(td_scan_t *s); /* fine on a zeroed one */
 
 /* The finding for "xla.gpu.ThunkProto.kernel_thunk"; a static absent one for names that the ledger lacks. */
 const td_found_t *td_scan_found(const td_scan_t *s, const char *full_name);

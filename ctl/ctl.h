@@ -17,7 +17,9 @@ typedef struct ctl_verb {
 
 int ctl_run(int argc, char **argv);
 int ctl_check(int argc, char **argv);
+int ctl_contract(int argc, char **argv);
 int ctl_inspect(int argc, char **argv);
+int ctl_convert(int argc, char **argv);
 int ctl_infer(int argc, char **argv);
 int ctl_ls(int argc, char **argv);
 int ctl_health(int argc, char **argv);

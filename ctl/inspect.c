@@ -7,7 +7,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "ctl/ctl.h"
+#include "contract/day.h"
+#include "ctl/judge.h"
 
 typedef struct inspect_args {
     const char *artifact;
@@ -42,6 +43,32 @@ static uint64_t payload_bytes(const td_artifact_t *a) {
     return n;
 }
 
+/* Nothing is known when memory ends. */
+static td_verdict_release_t estimate(const td_artifact_t *a, td_scan_t *scan) {
+    td_verdict_release_t r = {.at_least = -1, .at_most = -1};
+    if (td_scan_artifact(a, NULL, 0, td_alloc_default(), scan, NULL) == TD_OK) td_estimate_release(a, scan, &r);
+    return r;
+}
+
+static void print_release(const td_artifact_t *a) {
+    td_scan_t scan = {0};
+    td_verdict_release_t r = estimate(a, &scan);
+    char day[12];
+    if (r.newest)
+        printf("release     %s%s, built %s, by %s.%s\n", td_ledger_releases[r.at_least].name,
+               r.at_most == r.at_least ? "" : " or later", td_day_text(td_ledger_releases[r.at_least].built, day),
+               td_ledger_owner(r.newest)->name, r.newest->name);
+    td_scan_deinit(&scan);
+}
+
+static json_t *release_json(const td_artifact_t *a) {
+    td_scan_t scan = {0};
+    td_verdict_release_t r = estimate(a, &scan);
+    td_scan_deinit(&scan);
+    return json_pack("{s:s?, s:s?}", "at_least", r.at_least < 0 ? NULL : td_ledger_releases[r.at_least].name, "at_most",
+                     r.at_most < 0 ? NULL : td_ledger_releases[r.at_most].name);
+}
+
 static void print_container(const td_artifact_t *a) {
     printf("forms       ");
     for (uint32_t i = 0; i < a->n_forms; i++) printf("%s%s", i ? " > " : "", td_form_name(a->forms[i]));
@@ -49,6 +76,7 @@ static void print_container(const td_artifact_t *a) {
         if (a->compression[i]) printf("%s%c", i && a->compression[0] ? "" : ", compression ", a->compression[i]);
     printf("\nsize        %" PRIu64 " bytes, %" PRIu32 " payloads of %" PRIu64 " bytes\n", a->input_bytes, a->n_payloads,
            payload_bytes(a));
+    print_release(a);
     if (a->pjrt_client_name && *a->pjrt_client_name) printf("client      %s\n", a->pjrt_client_name);
     for (uint32_t i = 0; i < a->n_unknown; i++)
         printf("unknown     %s field %" PRIu32 ", %" PRIu32 " times\n", a->unknown[i].message, a->unknown[i].number,
@@ -130,6 +158,7 @@ static int print_json(const ctl_load_t *l) {
         s.compute_major, s.compute_minor, "replicas", (json_int_t)s.replica_count, "partitions",
         (json_int_t)s.num_partitions, "inputs", (json_int_t)s.n_inputs, "outputs", (json_int_t)s.n_outputs, "constants",
         (json_int_t)s.n_constants, "made_from_schedule", s.scheduled, "allocations", allocations, "thunks", thunks);
+    if (root) json_object_set_new(root, "release", release_json(l->artifact));
     int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
     putchar('\n');
     json_decref(root);

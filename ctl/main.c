@@ -11,7 +11,9 @@
 static const ctl_verb_t verbs[] = {
     {"run", "run an artifact on inputs from a file", ctl_run},
     {"check", "tell whether artifacts will load", ctl_check},
+    {"contract", "print the contract: releases, former forms, their months", ctl_contract},
     {"inspect", "show what is in an artifact", ctl_inspect},
+    {"convert", "write an artifact in another form", ctl_convert},
     {"infer", "send one request to a daemon", ctl_infer},
     {"ls", "list a daemon's models and their states", ctl_ls},
     {"health", "ask a daemon whether it serves", ctl_health},

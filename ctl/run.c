@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "ctl/ctl.h"
+#include "ctl/judge.h"
 #include "ctl/times.h"
 
 typedef struct run_args {
@@ -19,6 +19,7 @@ typedef struct run_args {
     const char *device;
     long repeat, threads;
     bool json, profile;
+    ctl_judge_t judge;
     ctl_ffi_t ffi;
 } run_args_t;
 
@@ -34,6 +35,7 @@ static const struct argp_option options[] = {
     {"threads", 't', "N", 0, "Threads that the host device may use: host:threads=N; else one for each CPU", 0},
     {"profile", 'p', NULL, 0, "Print the thunks that took most of the time; of several runs, the first is left out", 0},
     {"json", 'j', NULL, 0, "Print the times, and the profile, as a JSON object", 0},
+    CTL_CONTRACT_DATE,
     CTL_FFI_OPTION,
     {0},
 };
@@ -62,6 +64,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state) {
     case 't': a->threads = number(arg, state, "--threads"); return 0;
     case 'p': a->profile = true; return 0;
     case 'j': a->json = true; return 0;
+    case 'D': ctl_judge_date(&a->judge, arg, state); return 0;
     case 'f': ctl_ffi_option(&a->ffi, arg, state); return 0;
     case ARGP_KEY_ARG:
         if (a->artifact) argp_error(state, "more than one artifact");
@@ -170,10 +173,20 @@ static td_status_t open_device(const run_args_t *a, td_device_t **out, td_err_t 
     return td_device_open(spec, td_alloc_default(), out, err);
 }
 
+/* Playing the runtime of a day, it opens what that one would have. */
+static td_status_t open_artifact(run_args_t *a, ctl_load_t *l, td_err_t *err) {
+    if (!a->judge.policy.play) return ctl_load_open(l, a->artifact, err);
+    td_verdict_t v = {0};
+    ctl_judge_file(&a->judge, a->artifact, l, &v);
+    td_status_t s = td_verdict_enforce(&v, err);
+    td_verdict_deinit(&v);
+    return s == TD_OK ? s : td_prefix(err, s, "%s", a->artifact);
+}
+
 /* The program needs neither artifact nor module once it is lowered. */
-static td_status_t lower(run_t *r, const run_args_t *a, td_err_t *err) {
+static td_status_t lower(run_t *r, run_args_t *a, td_err_t *err) {
     ctl_load_t l = {0};
-    td_status_t s = ctl_load_open(&l, a->artifact, err);
+    td_status_t s = open_artifact(a, &l, err);
     if (s == TD_OK) s = open_device(a, &r->device, err);
     if (s == TD_OK) {
         r->device->ffi = a->ffi.registry;
@@ -233,7 +246,7 @@ static td_status_t tell_times(const run_t *r, const run_args_t *a, td_err_t *err
     return a->json ? ctl_times_json(&t, err) : ctl_times_print(&t, err);
 }
 
-static td_status_t run_all(run_t *r, const run_args_t *a, td_err_t *err) {
+static td_status_t run_all(run_t *r, run_args_t *a, td_err_t *err) {
     td_status_t s = TD_OK;
     for (uint32_t i = 0; s == TD_OK && i < a->n_inputs; i++) s = ctl_tensors_add(&r->tensors, a->inputs[i], err);
     for (uint32_t i = 0; s == TD_OK && i < a->n_weights; i++) s = ctl_tensors_add(&r->weights, a->weights[i], err);
@@ -253,6 +266,7 @@ int ctl_run(int argc, char **argv) {
     if (s == TD_OK) s = run_all(&r, &a, &err);
     if (s == TD_OK && (a.repeat > 1 || a.json || a.profile)) s = tell_times(&r, &a, &err);
     run_close(&r);
+    ctl_judge_close(&a.judge);
     ctl_ffi_close(&a.ffi);
     return s == TD_OK ? 0 : ctl_report(&err);
 }

@@ -89,10 +89,12 @@ static td_status_t to_inner(opening_t *o, td_span_t *out, td_err_t *err) {
         a->compression[0] = o->outer.compression;
         bytes = td_buffer_span(&o->outer.wire);
     } else {
+        /* Fallback outer-plain: a plain message, no split proto. Can be removed in February 2027. */
         add_form(a, TD_FORM_PJRT_PLAIN);
     }
     if ((s = outer_rest(o, bytes, err)) != TD_OK) return s;
     if (!td_riegeli_is(o->inner_bytes)) {
+        /* Fallback inner-plain: the executable is no split proto. Can be removed in February 2027. */
         add_form(a, TD_FORM_INNER_PLAIN);
         *out = o->inner_bytes;
         return TD_OK;

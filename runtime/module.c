@@ -57,6 +57,7 @@ static td_status_t open_in(td_module_t *m, const td_artifact_t *a, td_err_t *err
     }
     if (!e->n_thunks && !e->buffer_allocations) return td_fail(err, TD_MALFORMED, "holds neither thunks nor a buffer assignment");
     if (!e->buffer_allocations) return td_fail(err, TD_MALFORMED, "artifact has thunks but no buffer allocations");
+    /* Fallback no-debug-summary: the summary of the allocations is not asked for. Can be removed in January 2027. */
     if (!m->hlo && (st = td_hlo_parse(&m->arena, a, &m->hlo, err))) return st;
     size_t cap = e->buffer_allocations->n_values + slots_in(e->thunks, e->n_thunks, 0);
     if (cap >= UINT32_MAX) return td_fail(err, TD_LIMIT, "%zu buffers", cap);

@@ -145,6 +145,7 @@ td_status_t td_hlo_parse_attrs(td_arena_t *arena, const Xla__HloInstructionProto
         while (i < 6 && (!p->comparison_direction || strcmp(p->comparison_direction, names[i]))) i++;
         if (i == 6) return td_fail(err, TD_MALFORMED, "comparison direction '%.16s'", p->comparison_direction ? p->comparison_direction : "");
         in->direction = (td_cmp_dir_t)i;
+        /* Fallback comparison-type: the order in the type. Can be removed in March 2027. */
         in->total_order = (p->comparison_type && strstr(p->comparison_type, "TOTALORDER")) ||
                           (p->comparison_order && !strcmp(p->comparison_order, "TOTAL"));
     }

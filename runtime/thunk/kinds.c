@@ -10,6 +10,7 @@ const td_thunk_kind_t td_thunk_kinds[] = {
     KIND("device_to_host_copy", DEVICE_TO_HOST_COPY_THUNK, copy_to_host, NULL),
     KIND("host_to_device_copy", HOST_TO_DEVICE_COPY_THUNK, copy_to_device, NULL),
     KIND("copy", COPY_THUNK, copy_base, NULL),
+    /* Fallback copy-done: a kind of its own for the end of a copy. Can be removed in November 2026. */
     KIND("copy_done", COPY_DONE_THUNK, copy_done, NULL),
     KIND("rng_seed", RNG_SEED_THUNK, rng_seed, NULL),
     KIND("infeed", INFEED_THUNK, host_io, NULL),
@@ -38,8 +39,10 @@ const td_thunk_kind_t td_thunk_kinds[] = {
     KIND("convolution_reorder", CONVOLUTION_REORDER_THUNK, convolution_reorder, td_convolution_lower),
     KIND("fft", FFT_THUNK, fft, td_fft_lower),
     KIND("triangular_solve", TRIANGULAR_SOLVE_THUNK, triangular_solve, td_triangular_solve_lower),
+    /* Fallback select-k: a kind of its own for top-k. Can be removed in April 2027. */
     KIND("select_k", SELECT_K_THUNK, select_k, td_select_k_lower),
     KIND("dynamic_slice_fusion", DYNAMIC_SLICE_FUSION_THUNK, slice_fusion, NULL),
+    /* Fallback dynamic-memcpy: the slice is copied, not passed on. Can be removed in December 2026. */
     KIND("dynamic_memcpy", DYNAMIC_MEMCPY_THUNK, dynamic_memcpy, NULL),
 };
 const unsigned td_thunk_kind_count = sizeof td_thunk_kinds / sizeof *td_thunk_kinds;

@@ -23,6 +23,7 @@ static td_status_t config(td_parse_t *c, const Xla__Gpu__DynamicSliceConfig *p, 
     bool linear = p->offsets_case == XLA__GPU__DYNAMIC_SLICE_CONFIG__OFFSETS_LINEAR;
     if (p->has_loop_index) v->loop = p->loop_index;
     if (v->loop < -1 || v->loop > TD_LIMIT_THUNK_DEPTH) return td_fail(c->err, TD_MALFORMED, "loop index %lld", (long long)v->loop);
+    /* Fallback slice-config-flat: offset and stride outside the oneof. Can be removed in April 2027. */
     v->offset = linear ? p->linear->byte_offset : p->byte_offset;
     v->stride = linear ? p->linear->byte_stride : p->byte_stride;
     return TD_OK;
