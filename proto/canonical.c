@@ -155,17 +155,25 @@ static td_status_t merged(const ProtobufCFieldDescriptor *d, const entry_t *e, s
 }
 
 typedef struct map_entry {
-    td_span_t whole, key; /* key: the first field of the canonical entry, empty if absent */
+    td_span_t whole;
+    td_wire_field_t key; /* the first field of the canonical entry; zero if absent */
     size_t order;
 } map_entry_t;
 
+/* Strings by their bytes, integers by their value. */
+static int compare_keys(const td_wire_field_t *a, const td_wire_field_t *b) {
+    size_t n = a->bytes.size < b->bytes.size ? a->bytes.size : b->bytes.size;
+    int c = n ? memcmp(a->bytes.data, b->bytes.data, n) : 0;
+    if (c) return c;
+    if (a->bytes.size != b->bytes.size) return a->bytes.size < b->bytes.size ? -1 : 1;
+    int64_t x = (int64_t)a->value, y = (int64_t)b->value;
+    return (x > y) - (x < y);
+}
+
 static int by_key(const void *pa, const void *pb) {
     const map_entry_t *a = pa, *b = pb;
-    size_t n = a->key.size < b->key.size ? a->key.size : b->key.size;
-    int c = n ? memcmp(a->key.data, b->key.data, n) : 0;
-    if (c) return c;
-    if (a->key.size != b->key.size) return a->key.size < b->key.size ? -1 : 1;
-    return a->order < b->order ? -1 : 1;
+    int c = compare_keys(&a->key, &b->key);
+    return c ? c : a->order < b->order ? -1 : 1;
 }
 
 static td_status_t sort_map(td_span_t in, size_t n, td_buffer_t *out, td_err_t *err) {
@@ -175,13 +183,12 @@ static td_status_t sort_map(td_span_t in, size_t n, td_buffer_t *out, td_err_t *
     for (size_t i = 0; i < n && in.size && td_wire_next(&in, &f); i++) {
         m[i] = (map_entry_t){.whole = f.whole, .order = i};
         td_span_t body = f.bytes;
-        if (body.size && td_wire_next(&body, &key) && key.number == 1) m[i].key = key.whole;
+        if (body.size && td_wire_next(&body, &key) && key.number == 1) m[i].key = key;
     }
     qsort(m, n, sizeof *m, by_key);
     td_status_t s = TD_OK;
     for (size_t i = 0; s == TD_OK && i < n; i++) {
-        bool again = i + 1 < n && m[i].key.size == m[i + 1].key.size &&
-                     (!m[i].key.size || memcmp(m[i].key.data, m[i + 1].key.data, m[i].key.size) == 0);
+        bool again = i + 1 < n && compare_keys(&m[i].key, &m[i + 1].key) == 0;
         if (!again) s = td_buffer_append(out, m[i].whole.data, m[i].whole.size, err);
     }
     free(m);
