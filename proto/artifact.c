@@ -26,7 +26,15 @@ typedef struct opening {
     td_envelope_t envelope;
     td_split_t outer, inner;
     td_span_t inner_bytes;
+    td_buffer_t *input; /* the file's bytes, NULL when they are the caller's; freed as soon as nothing refers to them */
 } opening_t;
+
+/* All of the input, and of what it was wrapped in, has been copied out. */
+static void drop_input(opening_t *o) {
+    td_envelope_deinit(&o->envelope);
+    if (o->input) td_buffer_deinit(o->input);
+    o->inner_bytes = (td_span_t){0};
+}
 
 static void add_form(td_artifact_t *a, td_form_t f) {
     if (a->n_forms < sizeof a->forms / sizeof *a->forms) a->forms[a->n_forms++] = f;
@@ -81,6 +89,7 @@ static td_status_t to_inner(opening_t *o, td_span_t *out, td_err_t *err) {
             add_form(a, TD_FORM_INNER_RIEGELI);
             a->compression[1] = o->outer.compression;
             *out = td_buffer_span(&o->outer.wire);
+            drop_input(o);
             return TD_OK;
         }
         if (strcmp(o->outer.type, OUTER) != 0)
@@ -88,6 +97,7 @@ static td_status_t to_inner(opening_t *o, td_span_t *out, td_err_t *err) {
         add_form(a, TD_FORM_PJRT_RIEGELI);
         a->compression[0] = o->outer.compression;
         bytes = td_buffer_span(&o->outer.wire);
+        drop_input(o);
     } else {
         /* Fallback outer-plain: a plain message, no split proto. Can be removed in February 2027. */
         add_form(a, TD_FORM_PJRT_PLAIN);
@@ -105,6 +115,8 @@ static td_status_t to_inner(opening_t *o, td_span_t *out, td_err_t *err) {
         return td_fail(err, TD_UNSUPPORTED, "executable of type %s; expected %s", o->inner.type, INNER);
     a->compression[1] = o->inner.compression;
     *out = td_buffer_span(&o->inner.wire);
+    drop_input(o);
+    td_split_deinit(&o->outer);
     return TD_OK;
 }
 
@@ -140,14 +152,15 @@ static td_status_t open_into(opening_t *o, td_span_t bytes, td_err_t *err) {
     return take_lists(o, err);
 }
 
-td_status_t td_artifact_open(td_span_t bytes, td_payload_table_t *table, const td_alloc_t *alloc, td_artifact_t **out, td_err_t *err) {
+static td_status_t open_any(td_span_t bytes, td_buffer_t *input, td_payload_table_t *table, const td_alloc_t *alloc,
+                            td_artifact_t **out, td_err_t *err) {
     if (bytes.size > TD_LIMIT_ARTIFACT_BYTES)
         return td_fail(err, TD_LIMIT, "%zu bytes, an artifact has at most %llu", bytes.size, TD_LIMIT_ARTIFACT_BYTES);
     td_artifact_t *a = alloc->get(alloc->ctx, sizeof *a, 16);
     if (!a) return td_fail(err, TD_NOMEM, "out of memory");
     *a = (td_artifact_t){.input_bytes = bytes.size, .pjrt_client_name = "", .table = table};
     td_arena_init(&a->arena, alloc, TD_LIMIT_PROTO_FLOOR_BYTES);
-    opening_t o = {.a = a};
+    opening_t o = {.a = a, .input = input};
     td_excise_init(&o.excise, table, alloc);
     td_status_t s = open_into(&o, bytes, err);
     td_excise_deinit(&o.excise);
@@ -157,6 +170,10 @@ td_status_t td_artifact_open(td_span_t bytes, td_payload_table_t *table, const t
     if (s == TD_OK) *out = a;
     else td_artifact_close(a);
     return s;
+}
+
+td_status_t td_artifact_open(td_span_t bytes, td_payload_table_t *table, const td_alloc_t *alloc, td_artifact_t **out, td_err_t *err) {
+    return open_any(bytes, NULL, table, alloc, out, err);
 }
 
 static td_status_t read_all(int fd, const char *path, const td_alloc_t *alloc, td_buffer_t *buf, td_err_t *err) {
@@ -186,7 +203,7 @@ td_status_t td_artifact_open_file(const char *path, td_payload_table_t *table, c
     td_status_t s = read_all(fd, path, alloc, &buf, err);
     close(fd);
     if (s == TD_OK) {
-        s = td_artifact_open(td_buffer_span(&buf), table, alloc, out, err);
+        s = open_any(td_buffer_span(&buf), &buf, table, alloc, out, err);
         if (s != TD_OK) td_prefix(err, s, "%s", path);
     }
     td_buffer_deinit(&buf);

@@ -172,8 +172,10 @@ static td_status_t deliver(const chunk_t *c, td_span_t sizes, td_span_t values, 
     return TD_OK;
 }
 
-static td_status_t simple_chunk(const chunk_t *c, td_span_t data, const td_alloc_t *alloc, sink_t *k, char *method, td_err_t *err) {
+/* Frees the chunk's bytes as soon as they are decompressed. */
+static td_status_t simple_chunk(const chunk_t *c, td_buffer_t *chunk, const td_alloc_t *alloc, sink_t *k, char *method, td_err_t *err) {
     uint64_t sizes_size, sizes_max;
+    td_span_t data = td_buffer_span(chunk);
     if (c->num_records > TD_LIMIT_RECORDS)
         return td_fail(err, TD_LIMIT, "%" PRIu64 " records, at most %u", c->num_records, TD_LIMIT_RECORDS);
     if (c->decoded_size > TD_LIMIT_ARTIFACT_BYTES)
@@ -192,6 +194,7 @@ static td_status_t simple_chunk(const chunk_t *c, td_span_t data, const td_alloc
         s = field(*method, (td_span_t){data.data + sizes_size, data.size - (size_t)sizes_size}, c->decoded_size, &vb, &values, err);
     if (s == TD_OK && values.size != c->decoded_size)
         s = td_fail(err, TD_MALFORMED, "%zu decoded bytes, the header says %" PRIu64, values.size, c->decoded_size);
+    if (s == TD_OK && *method) td_buffer_deinit(chunk);
     if (s == TD_OK) s = deliver(c, sizes, values, k, err);
     td_buffer_deinit(&sb);
     td_buffer_deinit(&vb);
@@ -214,7 +217,7 @@ static td_status_t chunk_body(reader_t *r, const chunk_t *c, const td_alloc_t *a
         case 'p':
             if (c->num_records) s = td_fail(err, TD_MALFORMED, "chunk of type '%c' with records", c->type);
             break;
-        case 'r': s = simple_chunk(c, td_buffer_span(&data), alloc, k, method, err); break;
+        case 'r': s = simple_chunk(c, &data, alloc, k, method, err); break;
         case 't': s = td_fail(err, TD_UNSUPPORTED, "transposed chunk: no compiler writes one; rewrite the file without transposition"); break;
         default:
             if (c->num_records) s = td_fail(err, TD_UNSUPPORTED, "unknown chunk type 0x%02x", c->type);
