@@ -4,8 +4,8 @@
  * Reader: everything that protobuf's printers write and more (comments, <> and {}, lists, string concatenation, all
  * escapes, numbers of every base, enums by name and number, fields by number). Names that the schema does not know
  * are skipped with their values and counted, as are extension and Any names in brackets.
- * Printer: one field a line, two spaces a level, strings with octal escapes, floating point by the shortest decimal
- * that reads back equal. A NaN keeps its sign, not its payload: the format has no word for it. Unknown fields are
+ * Printer: one field a line, two spaces a level, strings with octal escapes, floating point by as many
+ * digits (6 to 9, 15 to 17) as read back equal. A NaN keeps its sign, not its payload: the format has no word for it. Unknown fields are
  * printed by number: varints in decimal, fixed ones in hexadecimal of 8 or 16 digits, bytes as a string; the reader
  * makes the same fields of them again.
  * Format: protobuf's text format specification. Thread: one. */
