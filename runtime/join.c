@@ -153,7 +153,7 @@ td_status_t td_join_products(const td_seq_t *seq, td_arena_t *arena, td_seq_t *o
         const td_thunk_t *a = &out->v[i];
         uint32_t n = is_kernel(a) && !a->producer ? products(a->instr) : 0, to[RESULTS], operand[RESULTS], found = 0;
         if (!n || a->n_args != a->instr->n_operands + n) continue;
-        bool early[RESULTS], moved = false;
+        bool early[RESULTS] = {false}, moved = false;
         for (; found < n; found++) { /* all of its products, each by a kernel of its own, or none */
             to[found] = taker(out, i, found, &operand[found], &early[found]);
             bool ok = to[found] != UINT32_MAX && !(early[found] && moved);
