@@ -3,6 +3,7 @@
 # usage: tests/run.sh BUILD_FOLDER
 # Runs all tests on a finished build; the last line is "N passed, N failed", and any failure is exit 1.
 # Artifacts of released compilers are tested too when THUNKD_CORPUS names a folder of them.
+# THUNKD_LEDGER, when set, names the ledger that contract/ledger_table.inc is made from.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 B=${1:-build}
@@ -124,6 +125,7 @@ one "SPDX lines" tools/check_spdx.sh
 one "docs/coverage.md (make coverage writes it)" bash -o pipefail -c '"$B/coverage" | diff docs/coverage.md -'
 one "generated documents" tools/check_docs.sh
 one "schema against the releases" python3 tools/schema_compare.py tests/data/schema-summary.txt
+one "the contract: former forms, reserved numbers" python3 tools/check_contract.py "$B/thunkctl" ${THUNKD_LEDGER:+"$THUNKD_LEDGER"}
 one "conformance cases for the opcodes" python3 tests/conformance/coverage.py
 if command -v mandoc >/dev/null && compgen -G 'man/*.[1-8]' >/dev/null; then
   one "manual pages" mandoc -T lint -W error man/*.[1-8]
