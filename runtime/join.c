@@ -135,6 +135,14 @@ static uint32_t taker(const td_seq_t *s, uint32_t first, uint32_t k, uint32_t *o
     return UINT32_MAX;
 }
 
+/* Does the kernel write what the first reads? Run in the first's place, it would before the others read that. */
+static bool spoils(const td_thunk_t *a, const td_thunk_t *b) {
+    for (uint32_t k = 0; k < b->n_args; k++)
+        for (uint32_t j = 0; j < a->instr->n_operands; j++)
+            if (b->args[k].written && overlap(&b->args[k], &a->args[j])) return true;
+    return false;
+}
+
 static td_status_t join(const td_thunk_t *a, td_thunk_t *b, uint32_t operand, uint32_t output, td_arena_t *arena, td_err_t *err) {
     uint32_t mine = b->instr->n_operands, more = a->instr->n_operands;
     td_kernel_arg_t *v = TD_NEW_N(arena, td_kernel_arg_t, b->n_args + more);
@@ -156,7 +164,7 @@ td_status_t td_join_products(const td_seq_t *seq, td_arena_t *arena, td_seq_t *o
         bool early[RESULTS] = {false}, moved = false;
         for (; found < n; found++) { /* all of its products, each by a kernel of its own, or none */
             to[found] = taker(out, i, found, &operand[found], &early[found]);
-            bool ok = to[found] != UINT32_MAX && !(early[found] && moved);
+            bool ok = to[found] != UINT32_MAX && !(early[found] && (moved || (n > 1 && spoils(a, &out->v[to[found]]))));
             moved = moved || early[found];
             for (uint32_t k = 0; k < found; k++) ok = ok && to[k] != to[found];
             if (!ok) break;

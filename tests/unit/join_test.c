@@ -6,18 +6,19 @@
 #include "runtime/thunk/thunk.h"
 #include "tests/unit/kernel_run.h"
 
-enum { R = 96, C = 40, SLOTS_N = 8, FAR = 17 };
-enum { M, X, INIT, P, V, OTHER, W }; /* allocations: matrix, vector, scalar, products, sums, something else */
+enum { R = 96, C = 40, SLOTS_N = 9, FAR = 17 };
+enum { M, X, INIT, P, V, OTHER, W, M2, P2 }; /* allocations: matrix, vector, scalar, products, sums, something else */
 
 typedef struct scene {
     const char *what;
-    bool joined;
+    bool joined, early; /* early: in the first kernel's place */
     bool bitcast, converted, add, sum_twice, twice, root, second_reader, second_result, no_sum;
     uint32_t p_slot, v_slot; /* 0: P, V */
     int64_t read_offset;
     uint32_t between;   /* thunks of another kernel between the two, */
     int between_writes; /* into this allocation, from this byte on; OTHER unless set */
     uint64_t between_at;
+    int between_reads; /* from that allocation; W unless set */
     bool between_async, between_empty, between_copy, first_skipped, short_args;
 } scene_t;
 static const scene_t scenes[] = {
@@ -38,10 +39,27 @@ static const scene_t scenes[] = {
     {.what = "no products", .add = true},
     {.what = "no sum", .no_sum = true},
     {.what = "another place is read", .read_offset = 64},
-    {.what = "the matrix is overwritten", .between = 1, .between_writes = M + 1},
-    {.what = "its end is overwritten", .between = 1, .between_writes = M + 1, .between_at = 4 * (R * C - 1)},
-    {.what = "the vector is overwritten", .between = 3, .between_writes = X + 1},
-    {.what = "a copy overwrites it", .between = 1, .between_writes = X + 1, .between_copy = true},
+    {.what = "the matrix is overwritten", .joined = true, .early = true, .between = 1, .between_writes = M + 1},
+    {.what = "its end is",
+     .joined = true,
+     .early = true,
+     .between = 1,
+     .between_writes = M + 1,
+     .between_at = 4 * (R * C - 1)},
+    {.what = "the vector is overwritten", .joined = true, .early = true, .between = 3, .between_writes = X + 1},
+    {.what = "a copy overwrites it",
+     .joined = true,
+     .early = true,
+     .between = 1,
+     .between_writes = X + 1,
+     .between_copy = true},
+    {.what = "the sums' memory is written", .joined = true, .between = 1, .between_writes = V + 1},
+    {.what = "the initial value is written", .joined = true, .between = 1, .between_writes = INIT + 1},
+    {.what = "the sums' memory is read by what overwrites",
+     .between = 1,
+     .between_writes = M + 1,
+     .between_reads = V + 1},
+    {.what = "the sums lie over what is overwritten", .between = 1, .between_writes = X + 1, .v_slot = X + 1},
     {.what = "a body of thunks between", .between = 1, .between_async = true},
     {.what = "a thunk without arguments between", .between = 1, .between_empty = true},
     {.what = "a repeat", .first_skipped = true},
@@ -97,7 +115,8 @@ static const td_hlo_comp_t *negate_body(const td_shape_t *s) {
 static void between(const scene_t *s, const td_hlo_instr_t *other, const td_shape_t *o) {
     uint32_t into = s->between_writes ? (uint32_t)s->between_writes - 1 : OTHER;
     for (uint32_t i = 0; i < s->between; i++) {
-        td_kernel_arg_t from = arg(W, 0, o, false), to = arg(into, s->between_at, o, true);
+        td_kernel_arg_t from = arg(s->between_reads ? (uint32_t)s->between_reads - 1 : W, 0, o, false),
+                        to = arg(into, s->between_at, o, true);
         td_thunk_t *t = s->between_copy ? thunk(XLA__GPU__THUNK_PROTO__IMPL_DEVICE_TO_DEVICE_COPY_THUNK, other, 2,
                                                 (td_kernel_arg_t[]){from, to})
                                         : KERNEL(other, from, to);
@@ -144,7 +163,7 @@ static void fill(void) {
     for (int i = 0; i < SLOTS_N; i++)
         for (int k = 0; k < R * C + 64; k++) memory[i][k] = (float)(dice(&seed, 2001) - 1000) / 512;
 }
-/* Runs the kernels of the sequence; copies are none of this test's. */
+/* Runs the sequence, kernels and copies. */
 static void run_all(td_device_t *dev, const td_seq_t *s) {
     td_err_t err = {0};
     td_stream_t *q = NULL;
@@ -153,7 +172,12 @@ static void run_all(td_device_t *dev, const td_seq_t *s) {
         const td_thunk_t *t = &s->v[i];
         td_thunk_t low = *t;
         uint64_t bytes = 0;
-        if (t->skip || t->kind->lower != td_kernel_thunk_lower) continue;
+        if (t->skip) continue;
+        if (t->kind->lower != td_kernel_thunk_lower) {
+            memcpy((char *)memory[t->args[1].allocation] + t->args[1].offset,
+                   (char *)memory[t->args[0].allocation] + t->args[0].offset, t->args[0].size);
+            continue;
+        }
         ck_assert_msg(!t->kind->lower(dev, NULL, t, &low, &arena, &bytes, &err), "%s", err.text);
         void *bufs[8], *scratch = NULL;
         for (uint32_t k = 0; k < t->n_args; k++) bufs[k] = (char *)memory[t->args[k].allocation] + t->args[k].offset;
@@ -164,37 +188,112 @@ static void run_all(td_device_t *dev, const td_seq_t *s) {
     dev->ops->stream_destroy(q);
 }
 
+/* Runs both sequences from the same memory and compares what matters of it. */
+static void compare(const td_seq_t *seq, const td_seq_t *out, uint32_t n, const uint32_t (*places)[2],
+                    const char *what) {
+    static float want[SLOTS_N][R * C + 64];
+    td_device_t *dev = NULL;
+    ck_assert(!td_host_device_create(td_alloc_default(), &dev, NULL));
+    ck_assert(dev->ops->joins_kernels);
+    fill();
+    run_all(dev, seq);
+    memcpy(want, memory, sizeof want);
+    fill();
+    run_all(dev, out);
+    td_device_destroy(dev);
+    for (uint32_t k = 0; k < n; k++)
+        for (uint32_t i = places[k][1]; i < places[k][1] + C; i++) {
+            double g = (double)memory[places[k][0]][i], w = (double)want[places[k][0]][i];
+            ck_assert_msg(fabs(g - w) <= 1e-4 * (1 + fabs(w)), "%s: result %u element %u is %g, not %g", what, k, i, g,
+                          w);
+        }
+}
+
 START_TEST(scene) {
     const scene_t *s = &scenes[_i];
-    static float want[SLOTS_N][R * C + 64];
     td_seq_t seq = sequence(s), out = {0};
     td_err_t err = {0};
     ck_assert_msg(!td_join_products(&seq, &arena, &out, &err), "%s", err.text);
-    uint32_t second = 1 + s->between;
+    uint32_t at = s->early ? 0 : 1 + s->between;
     bool joined = out.v != seq.v;
     ck_assert_msg(joined == s->joined, "%s: joined %d", s->what, joined);
     ck_assert_uint_eq(out.n, seq.n);
-    for (uint32_t i = 0; i < seq.n; i++)
-        ck_assert(!seq.v[i].producer && seq.v[i].skip == (s->first_skipped && !i)); /* the module's stay */
+    for (uint32_t i = 0; i < seq.n; i++) /* the module's stay */
+        ck_assert(!seq.v[i].producer && seq.v[i].skip == (s->first_skipped && !i));
     if (!joined) return;
-    ck_assert(out.v[0].skip && !out.v[second].skip && out.v[second].producer == seq.v[0].instr &&
-              out.v[second].producer_operand == 0);
-    ck_assert_uint_eq(out.v[second].n_args, seq.v[second].n_args + 2);
-    td_device_t *dev = NULL;
-    ck_assert(!td_host_device_create(td_alloc_default(), &dev, &err));
-    ck_assert(dev->ops->joins_kernels);
-    fill();
-    run_all(dev, &seq);
-    memcpy(want, memory, sizeof want);
-    fill();
-    run_all(dev, &out);
-    uint32_t v = s->v_slot ? s->v_slot - 1 : V;
-    for (int i = 0; i < C; i++) {
-        ck_assert_msg(fabsf(memory[v][i] - want[v][i]) <= 1e-4f, "%s: %g, not %g", s->what, (double)memory[v][i],
-                      (double)want[v][i]);
-        if (s->second_result) ck_assert(fabsf(memory[OTHER][i] - want[OTHER][i]) <= 1e-3f * (1 + want[OTHER][i]));
+    const td_thunk_t *b = &out.v[at];
+    ck_assert_msg(!b->skip && b->producer == seq.v[0].instr && b->producer_operand == 0, "%s: not at %u", s->what, at);
+    ck_assert(out.v[s->early ? 1 + s->between : 0].skip);
+    ck_assert_uint_eq(b->n_args, seq.v[1 + s->between].n_args + 2);
+    uint32_t places[2][2] = {{s->v_slot ? s->v_slot - 1 : V, 0}, {OTHER, 0}};
+    compare(&seq, &out, 1 + s->second_result, places, s->what);
+}
+END_TEST
+
+/* One kernel that makes two products of the same vector, and a kernel to sum up each. */
+typedef struct couple {
+    const char *what;
+    bool joined, swapped, read_twice;
+    uint32_t v0[2], v1[2]; /* allocation and element of the sums */
+    int between_writes;
+} couple_t;
+static const couple_t couples[] = {
+    {.what = "two products", .joined = true, .v0 = {V, 0}, .v1 = {V, 512}},
+    {.what = "the second is summed up first", .joined = true, .swapped = true, .v0 = {V, 0}, .v1 = {V, 512}},
+    {.what = "sums over the vector", .joined = true, .v0 = {X, 0}, .v1 = {V, 0}},
+    {.what = "sums over the vector, swapped", .joined = true, .swapped = true, .v0 = {V, 0}, .v1 = {X, 0}},
+    {.what = "the vector is overwritten first", .v0 = {V, 0}, .v1 = {V, 512}, .between_writes = X + 1},
+    {.what = "both sums over the vector", .v0 = {X, 0}, .v1 = {X, C}},
+    {.what = "both sums over the vector, swapped", .swapped = true, .v0 = {X, 0}, .v1 = {X, C}},
+    {.what = "sums over the vector and a matrix", .v0 = {X, 0}, .v1 = {M, 64}},
+    {.what = "a product read twice", .read_twice = true, .v0 = {V, 0}, .v1 = {V, 512}},
+};
+enum { COUPLES = sizeof couples / sizeof *couples };
+
+static td_seq_t couple_sequence(const couple_t *s) {
+    n_list = 0;
+    const td_shape_t *m = SHAPE(TD_F32, R, C), *r = SHAPE(TD_F32, R), *v = SHAPE(TD_F32, C), *o = SHAPE(TD_F32, 1);
+    comp_begin();
+    td_hlo_instr_t *a = param(0, m), *b = param(1, m), *x = broadcast(param(2, r), m, LIST(0));
+    td_hlo_instr_t *p0 = NODE(TD_HLO_MULTIPLY, m, a, x), *p1 = NODE(TD_HLO_MULTIPLY, m, x, b);
+    const td_hlo_comp_t *f = comp_of(NODE(TD_HLO_TUPLE, TUPLE(m, m), p0, p1));
+    const scene_t plain = {0};
+    const td_hlo_comp_t *g = sum_body(&plain, m), *h = negate_body(o), *e = negate_body(m);
+    comp_begin();
+    a = param(0, m), b = param(1, m), x = param(2, r);
+    td_hlo_instr_t *init = param(3, SHAPE(TD_F32)), *w = param(4, o),
+                   *first = NODE(TD_HLO_FUSION, TUPLE(m, m), a, b, x);
+    td_hlo_instr_t *e0 = element(first, 0), *e1 = element(first, 1);
+    td_hlo_instr_t *s0 = NODE(TD_HLO_FUSION, v, e0, init), *s1 = NODE(TD_HLO_FUSION, v, e1, init),
+                   *other = NODE(TD_HLO_FUSION, o, w);
+    td_hlo_instr_t *again = s->read_twice ? NODE(TD_HLO_FUSION, m, e1) : NULL;
+    CALL(first, f);
+    CALL(s0, g);
+    CALL(s1, g);
+    CALL(other, h);
+    if (again) CALL(again, e);
+    (void)comp_of(NODE(TD_HLO_TUPLE, TUPLE(v, v), s0, s1));
+    td_kernel_arg_t c = arg(INIT, 0, init->shape, false), q0 = arg(P, 0, m, true), q1 = arg(P2, 0, m, true);
+    KERNEL(first, arg(M, 0, m, false), arg(M2, 0, m, false), arg(X, 0, r, false), q0, q1);
+    q0.written = q1.written = false;
+    if (s->between_writes) KERNEL(other, arg(W, 0, o, false), arg((uint32_t)s->between_writes - 1, 0, o, true));
+    for (int k = 0; k < 2; k++) {
+        if ((k == 0) != s->swapped) KERNEL(s0, q0, c, arg(s->v0[0], 4 * s->v0[1], v, true));
+        else KERNEL(s1, q1, c, arg(s->v1[0], 4 * s->v1[1], v, true));
     }
-    td_device_destroy(dev);
+    if (again) KERNEL(again, q1, arg(OTHER, 0, m, true));
+    return (td_seq_t){list, n_list};
+}
+START_TEST(couple) {
+    const couple_t *s = &couples[_i];
+    td_seq_t seq = couple_sequence(s), out = {0};
+    td_err_t err = {0};
+    ck_assert_msg(!td_join_products(&seq, &arena, &out, &err), "%s", err.text);
+    const uint32_t places[2][2] = {{s->v0[0], s->v0[1]}, {s->v1[0], s->v1[1]}};
+    compare(&seq, &out, 2, places, s->what);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < out.n; i++) n += out.v[i].producer && !out.v[i].skip;
+    ck_assert_msg(n == (s->joined ? 2 : 0), "%s: %u joined", s->what, n);
 }
 END_TEST
 
@@ -221,6 +320,7 @@ int main(void) {
     TCase *t = tcase_create("join");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, scene, 0, SCENES);
+    tcase_add_loop_test(t, couple, 0, COUPLES);
     tcase_add_test(t, misfits);
     Suite *s = suite_create("join");
     suite_add_tcase(s, t);
