@@ -20,8 +20,9 @@ static td_arena_t arena;
 
 #define NEW_MSG(type, init) ((type *)memcpy(td_arena_zalloc(&arena, sizeof(type)), &(type)init, sizeof(type)))
 #define SET(obj, field, value) ((obj)->has_##field = 1, (obj)->field = (value))
+#define LIST(...) (sizeof((int64_t[]){0 __VA_OPT__(,) __VA_ARGS__}) / 8 - 1), \
+                  (const int64_t[]){0 __VA_OPT__(,) __VA_ARGS__} + 1
 /* F32(2, 3); with a layout, minor dimension first: LAYOUT(F32(2, 3), 0, 1). OP: an instruction and its operands. */
-/* F32(2, 3), and with a layout, minor dimension first: LAYOUT(F32(2, 3), 0, 1). */
 #define ARRAY(type, ...) array_shape(type, LIST(__VA_ARGS__))
 #define F32(...) ARRAY(TD_F32 __VA_OPT__(,) __VA_ARGS__)
 #define S32(...) ARRAY(TD_S32 __VA_OPT__(,) __VA_ARGS__)
