@@ -250,6 +250,7 @@ static const couple_t couples[] = {
 };
 enum { COUPLES = sizeof couples / sizeof *couples };
 
+static const td_hlo_instr_t *other_of_couple;
 static td_seq_t couple_sequence(const couple_t *s) {
     n_list = 0;
     const td_shape_t *m = SHAPE(TD_F32, R, C), *r = SHAPE(TD_F32, R), *v = SHAPE(TD_F32, C), *o = SHAPE(TD_F32, 1);
@@ -271,6 +272,7 @@ static td_seq_t couple_sequence(const couple_t *s) {
     CALL(s0, g);
     CALL(s1, g);
     CALL(other, h);
+    other_of_couple = other;
     if (again) CALL(again, e);
     (void)comp_of(NODE(TD_HLO_TUPLE, TUPLE(v, v), s0, s1));
     td_kernel_arg_t c = arg(INIT, 0, init->shape, false), q0 = arg(P, 0, m, true), q1 = arg(P2, 0, m, true);
@@ -294,6 +296,36 @@ START_TEST(couple) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < out.n; i++) n += out.v[i].producer && !out.v[i].skip;
     ck_assert_msg(n == (s->joined ? 2 : 0), "%s: %u joined", s->what, n);
+}
+END_TEST
+
+/* Couples with anything around them: whatever is joined, all memory but the products is as if nothing were. */
+START_TEST(random_couples) {
+    uint64_t seed = 21 + (uint64_t)_i;
+    static const uint32_t slots[] = {M, X, INIT, V, OTHER, W, M2};
+    static const uint32_t places[][2] = {{M, 0},     {X, 0}, {X, C},  {INIT, 0}, {V, 0}, {V, C},
+                                         {OTHER, 0}, {W, 0}, {M2, 0}, {M2, 64},  {M, 64}};
+    uint32_t all[21][2], joined = 0;
+    for (uint32_t i = 0; i < 21; i++) all[i][0] = slots[i / 3], all[i][1] = i % 3 * C;
+    for (int round = 0; round < 60; round++) {
+        couple_t s = {.what = "random", .swapped = dice(&seed, 2)};
+        memcpy(s.v0, places[dice(&seed, 11)], sizeof s.v0), memcpy(s.v1, places[dice(&seed, 11)], sizeof s.v1);
+        td_seq_t seq = couple_sequence(&s), out = {0};
+        const td_hlo_instr_t *in = other_of_couple;
+        for (int64_t k = dice(&seed, 4); k > 0; k--) { /* somewhere behind the first kernel */
+            uint32_t at = 1 + (uint32_t)dice(&seed, n_list), from = slots[dice(&seed, 7)], to = slots[dice(&seed, 7)];
+            uint64_t read = 4 * (uint64_t)dice(&seed, 90), written = 4 * (uint64_t)dice(&seed, 90);
+            td_thunk_t t = *KERNEL(in, arg(from, read, in->shape, false), arg(to, written, in->shape, true));
+            memmove(&list[at + 1], &list[at], (n_list - 1 - at) * sizeof *list);
+            list[at] = t;
+        }
+        seq.n = n_list;
+        ck_assert(!td_join_products(&seq, &arena, &out, NULL));
+        joined += out.v != seq.v;
+        if (out.v != seq.v) compare(&seq, &out, 21, all, "random");
+        td_arena_reset(&arena);
+    }
+    ck_assert_uint_gt(joined, 5);
 }
 END_TEST
 
@@ -321,6 +353,7 @@ int main(void) {
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, scene, 0, SCENES);
     tcase_add_loop_test(t, couple, 0, COUPLES);
+    tcase_add_loop_test(t, random_couples, 0, 12);
     tcase_add_test(t, misfits);
     Suite *s = suite_create("join");
     suite_add_tcase(s, t);
