@@ -86,10 +86,10 @@ system() {
   add $((ran > 0 ? ran : 0)) "$bad"
 }
 
-# counted WORD SCRIPT: runs it on the corpus; its last line is "WORD: N right, N wrong".
+# counted WORD SCRIPT [ARGUMENT]: runs it, on the corpus unless told otherwise; its last line is "WORD: N right, N wrong".
 counted() {
   local word=$1 script=$2 good bad
-  "$ABS/venv/bin/python" "$script" "$ABS/thunkctl" "$THUNKD_CORPUS" >"$log" 2>&1
+  "$ABS/venv/bin/python" "$script" "$ABS/thunkctl" "${3:-$THUNKD_CORPUS}" >"$log" 2>&1
   cat "$log"
   if read -r good bad < <(sed -nE "s/^$word: ([0-9]+) right, ([0-9]+) wrong\$/\1 \2/p" "$log"); then
     add "$good" "$bad"
@@ -152,6 +152,8 @@ else
     echo "FAIL tests/conformance/run.py: no summary"
     add 0 1
   fi
+  say "golden executables on ${THUNKD_DEVICE:-host}"
+  counted golden tests/golden/run.py "${THUNKD_DEVICE:-host}"
   if [ -n "${THUNKD_CORPUS:-}" ]; then
     say "artifacts of released compilers"
     counted corpus tools/check_corpus.py
