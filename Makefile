@@ -47,7 +47,7 @@ HOST_O = $(call obj,$(HOST_SRC)) $(ISA_O)
 GEN_O := $(GEN_C:.c=.o)
 LIB_O := $(call obj,$(LIB_SRC)) $(GEN_O)
 
-.PHONY: all deps check check-streams demo bench bench-host install clean headers check-unit check-system coverage golden-add
+.PHONY: all deps check check-streams demo bench bench-host install clean headers check-unit check-system coverage
 .SECONDARY:
 all: $(B)/thunkd $(B)/thunkctl $(B)/libthunk.a $(B)/thunkd-host.so
 
@@ -112,6 +112,7 @@ check-streams: all
 	@test -n "$(THUNKD_CORPUS)" || { echo "check-streams: set THUNKD_CORPUS to a folder of artifacts" >&2; exit 2; }
 	python3 tools/check_streams.py $(B)/thunkctl "$(THUNKD_CORPUS)" --seeds 50 --rest 50
 # RELEASE=X.Y.Z [TARGET=h100_sxm]: tests/golden/README.md
+.PHONY: golden-add
 golden-add: all
 	@tools/golden_add.sh $(B) "$(RELEASE)" $(TARGET)
 bench: all

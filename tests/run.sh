@@ -86,7 +86,8 @@ system() {
   add $((ran > 0 ? ran : 0)) "$bad"
 }
 
-# counted WORD SCRIPT [ARGUMENT]: runs it, on the corpus unless told otherwise; its last line is "WORD: N right, N wrong".
+# counted WORD SCRIPT [ARGUMENT]: runs it, on the corpus unless told otherwise.
+# Its last line is "WORD: N right, N wrong".
 counted() {
   local word=$1 script=$2 good bad
   "$ABS/venv/bin/python" "$script" "$ABS/thunkctl" "${3:-$THUNKD_CORPUS}" >"$log" 2>&1
