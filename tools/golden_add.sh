@@ -39,7 +39,7 @@ next=v$((${newest:-0} + 1))
 like=()
 if [ -n "$newest" ]; then
   like=(--like "$folder/v$newest")
-  known=$(sed -nE 's/^ "release": "(.*)",$/\1/p' "$folder/v$newest"/*/case.json | head -1)
+  known=$(sed -nE 's/^ "release": "(.*)",$/\1/p' "$folder/v$newest"/*/case.json | sort -Vu | tail -1)
   [ "$known" != "$release" ] || die "v$newest is of $release"
   [ "$(printf '%s\n' "$known" "$release" | sort -V | tail -1)" = "$release" ] ||
     die "$release is older than v$newest ($known): versions are numbered by age"
@@ -59,13 +59,14 @@ trap 'rm -rf "$work"' EXIT
 made=$work/$target/$next
 mkdir -p "$work/$target"
 echo "compiling with JAX $release for $target"
-TF_CPP_MIN_LOG_LEVEL=3 "$venv/bin/python" tests/golden/compile_cases.py "$made" --target "$target" "${like[@]}" 2>"$work/log" || {
+export TF_CPP_MIN_LOG_LEVEL=3
+if ! "$venv/bin/python" tests/golden/compile_cases.py "$made" --target "$target" "${like[@]}" 2>"$work/log"; then
   tail -20 "$work/log" >&2
   die "JAX $release does not compile the models"
-}
+fi
 "$venv/bin/python" -B tests/golden/run.py "$build/thunkctl" host --folder "$work" --target "$target" --versions "$next"
-[ $(($(du -sk "$made" | cut -f1) + $(du -sk tests/golden/executables 2>/dev/null | cut -f1 || echo 0))) -le $LIMIT_KIB ] ||
-  die "the goldens would be larger than $LIMIT_KIB KiB"
 mkdir -p "$folder"
+kib=$(du -skc "$made" tests/golden/executables | tail -1 | cut -f1)
+[ "$kib" -le $LIMIT_KIB ] || die "the goldens would be larger than $LIMIT_KIB KiB"
 mv "$made" "$folder/$next"
 echo "added $folder/$next: $(find "$folder/$next" -name executable.aot | wc -l) executables of $release; commit it"
