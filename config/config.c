@@ -8,7 +8,7 @@
 
 #include "config/libraries.h"
 
-typedef enum kind { TEXT, U32, U64, MODE } kind_t;
+typedef enum kind { TEXT, U32, U64, MODE, DAY, POLICY } kind_t;
 
 typedef struct setting {
     const char *name;
@@ -30,6 +30,8 @@ static const setting_t settings[] = {
     {"max_message_bytes", U64, AT(max_message_bytes), 1024, INT32_MAX, NULL, 64u << 20},
     {"max_concurrent_streams", U32, AT(max_concurrent_streams), 1, 65536, NULL, 128},
     {"drain_timeout_ms", U32, AT(drain_timeout_ms), 0, 3600000, NULL, 30000},
+    {"contract_date", DAY, AT(contract_date), 0, 0, NULL, 0},
+    {"enforce", POLICY, AT(enforce_strict), 0, 0, NULL, 0},
 };
 #define N_SETTINGS (sizeof settings / sizeof *settings)
 
@@ -59,6 +61,27 @@ static void put_number(td_config_t *c, const setting_t *s, uint64_t v) {
     }
 }
 
+/* "2026-11-30" as 20261130; 0: it is no such day. */
+static uint32_t day(const char *text) {
+    static const uint8_t days[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    unsigned y, m, d;
+    int end = 0;
+    if (strlen(text) != 10 || sscanf(text, "%4u-%2u-%2u%n", &y, &m, &d, &end) != 3 || end != 10) return 0;
+    bool leap = (y % 4 == 0 && y % 100) || y % 400 == 0;
+    if (y < 1970 || m < 1 || m > 12 || d < 1 || d > days[m - 1] || (m == 2 && d == 29 && !leap)) return 0;
+    return y * 10000 + m * 100 + d;
+}
+
+static td_status_t set_word(loader_t *l, const setting_t *s, unsigned long line, const char *text) {
+    bool strict = !strcmp(text, "strict");
+    uint32_t n = s->kind == DAY ? day(text) : strict;
+    bool good = s->kind == DAY ? n || !*text : strict || !strcmp(text, "warn");
+    if (!good) return td_fail(l->err, TD_USAGE, "%s:%lu: %s: expected %s, got '%.64s'", l->path, line, s->name,
+                              s->kind == DAY ? "a day as YYYY-MM-DD" : "warn or strict", text);
+    put_number(l->config, s, n);
+    return TD_OK;
+}
+
 static td_status_t set(loader_t *l, const setting_t *s, const yaml_node_t *v) {
     unsigned long line = v->start_mark.line + 1;
     const char *text = (const char *)v->data.scalar.value;
@@ -70,6 +93,7 @@ static td_status_t set(loader_t *l, const setting_t *s, const yaml_node_t *v) {
                            (unsigned long long)s->min, (unsigned long long)s->max, n);
         return put_text(l->config, s, text, l->err);
     }
+    if (s->kind == DAY || s->kind == POLICY) return set_word(l, s, line, text);
     char *end;
     errno = 0;
     unsigned long long x = strtoull(text, &end, s->kind == MODE ? 8 : 10);

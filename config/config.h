@@ -24,6 +24,8 @@ typedef struct td_config {
     uint64_t max_message_bytes;
     uint32_t max_concurrent_streams;
     uint32_t drain_timeout_ms;
+    uint32_t contract_date;  /* yyyymmdd; 0: today, with everything that this build knows */
+    uint32_t enforce_strict; /* 1: what is outside the window does not load */
     td_config_library_t *ffi_libraries;
     uint32_t n_ffi_libraries;
 } td_config_t;

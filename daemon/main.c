@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config/config.h"
+#include "contract/day.h"
 #include "daemon/listen.h"
 #include "daemon/service.h"
 #include "runtime/ffi/registry.h"
@@ -110,8 +112,8 @@ static void print_served(const daemon_t *d, bool inherited) {
     for (uint32_t i = 0; i < td_store_count(s); i++) {
         const td_model_t *m = td_store_model(s, i);
         if (td_model_state(m) == TD_MODEL_READY)
-            fprintf(stderr, "thunkd: %s/%s: ready, %llu bytes\n", td_model_name(m), td_model_version(m),
-                    (unsigned long long)td_model_bytes(m));
+            fprintf(stderr, "thunkd: %s/%s: ready, %llu bytes%s%s\n", td_model_name(m), td_model_version(m),
+                    (unsigned long long)td_model_bytes(m), *td_model_verdict(m) ? "; " : "", td_model_verdict(m));
         else
             fprintf(stderr, "thunkd: %s/%s: unavailable: %s\n", td_model_name(m), td_model_version(m), td_model_reason(m));
     }
@@ -150,6 +152,8 @@ static td_status_t open_models(daemon_t *d, td_err_t *err) {
     if (s != TD_OK) return s;
     d->device->ffi = d->ffi;
     td_store_opts_t opts = {.dir = c->store, .device = d->device, .concurrency = c->threads};
+    opts.contract = (td_contract_policy_t){.day = c->contract_date ? (int32_t)c->contract_date : td_day_of(time(NULL)),
+                                           .play = c->contract_date != 0, .strict = c->enforce_strict != 0};
     return td_store_open(&opts, &d->service.store, err);
 }
 

@@ -103,7 +103,7 @@ static td_status_t repository_index(td_service_t *s, td_span_t in, td_pb_t *out,
         td_pb_string(&m, 1, td_model_name(x));
         td_pb_string(&m, 2, td_model_version(x));
         td_pb_string(&m, 3, ready ? "READY" : "UNAVAILABLE");
-        td_pb_string(&m, 4, td_model_reason(x));
+        td_pb_string(&m, 4, ready ? td_model_verdict(x) : td_model_reason(x));
         td_pb_message(out, 1, &m);
     }
     return TD_OK;

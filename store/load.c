@@ -44,6 +44,20 @@ static td_status_t find_artifact(const td_store_t *st, td_model_t *m, const char
     return only_artifact(m, out, err);
 }
 
+/* The contract's word on the artifact, before anything is compiled. */
+static td_status_t judge(const td_store_t *st, td_model_t *m, const td_artifact_t *a, const td_module_t *mod,
+                         const td_err_t *module_err, td_err_t *err) {
+    td_contract_policy_t p = st->opts.contract;
+    p.device = st->opts.device;
+    td_verdict_t v = {0};
+    td_status_t s = td_verdict_make(a, mod, module_err, &p, m->alloc, &v, err);
+    if (s != TD_OK) return s;
+    if (v.kind != TD_VERDICT_COMPATIBLE) td_verdict_line(&v, m->verdict, sizeof m->verdict);
+    s = td_verdict_enforce(&v, err);
+    td_verdict_deinit(&v);
+    return s;
+}
+
 /* Artifact and module are gone after this; the program stays. */
 static td_status_t make_program(td_store_t *st, td_model_t *m, td_err_t *err) {
     const char *path = NULL;
@@ -53,7 +67,9 @@ static td_status_t make_program(td_store_t *st, td_model_t *m, td_err_t *err) {
     if (s != TD_OK) return s;
     s = td_artifact_open_file(path, st->payloads, m->alloc, &a, err);
     if (s != TD_OK) return s;
-    s = td_module_open(a, m->alloc, &mod, err);
+    td_err_t module_err = {0};
+    td_status_t opened = td_module_open(a, m->alloc, &mod, st->opts.contract.day ? &module_err : err);
+    s = st->opts.contract.day ? judge(st, m, a, mod, &module_err, err) : opened;
     if (s == TD_OK) s = td_program_create(mod, st->opts.device, m->alloc, &m->program, err);
     if (s != TD_OK) td_prefix(err, s, "%s", path);
     td_module_close(mod);

@@ -82,6 +82,9 @@ td_model_state_t td_model_state(const td_model_t *m) {
 const char *td_model_reason(const td_model_t *m) {
     return m->reason;
 }
+const char *td_model_verdict(const td_model_t *m) {
+    return m->verdict;
+}
 uint32_t td_model_input_count(const td_model_t *m) {
     return m->n_inputs;
 }

@@ -11,7 +11,7 @@
 #ifndef TD_STORE_STORE_H
 #define TD_STORE_STORE_H
 
-#include "runtime/program.h"
+#include "contract/verdict.h"
 
 typedef struct td_store td_store_t;
 typedef struct td_model td_model_t;
@@ -25,6 +25,7 @@ typedef struct td_store_opts {
     const td_alloc_t *alloc; /* NULL = the heap */
     uint32_t concurrency;    /* binding slots per model; 0 = 1 */
     const char *target;      /* artifact's file name without ".aot"; NULL = model.aot, else the only *.aot */
+    td_contract_policy_t contract; /* day 0: no verdicts. Its device is not used */
 } td_store_opts_t;
 
 /* One tensor of a request or a response. Strings and dims live as long as the store. */
@@ -53,6 +54,8 @@ const char *td_model_name(const td_model_t *m);
 const char *td_model_version(const td_model_t *m);
 td_model_state_t td_model_state(const td_model_t *m);
 const char *td_model_reason(const td_model_t *m); /* "" when READY */
+/* The contract's verdict on its artifact, in a line, unless that is a plain "compatible" or there is none: "". */
+const char *td_model_verdict(const td_model_t *m);
 /* What a request sees: parameters bound to weights are not among the inputs. 0 when UNAVAILABLE. */
 uint32_t td_model_input_count(const td_model_t *m);
 uint32_t td_model_output_count(const td_model_t *m);

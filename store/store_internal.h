@@ -20,7 +20,7 @@ struct td_slot {
 struct td_model {
     const char *name, *version, *dir;
     td_model_state_t state;
-    char reason[600];
+    char reason[600], verdict[600];
     td_arena_t arena;
     const td_alloc_t *alloc;
     td_program_t *program;

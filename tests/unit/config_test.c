@@ -9,7 +9,7 @@
 
 static const char *const keys[] = {"socket",      "socket_mode",       "store",                  "device",          "threads",
                                    "queue_depth", "max_message_bytes", "max_concurrent_streams", "drain_timeout_ms",
-                                   "ffi_libraries"};
+                                   "contract_date", "enforce", "ffi_libraries"};
 #define N_KEYS (sizeof keys / sizeof *keys)
 
 /* On success the caller frees *c. The file's name, for messages, is in path. */
@@ -40,6 +40,8 @@ START_TEST(shipped_file) {
     ck_assert_uint_eq(a.max_message_bytes, b.max_message_bytes);
     ck_assert_uint_eq(a.max_concurrent_streams, b.max_concurrent_streams);
     ck_assert_uint_eq(a.drain_timeout_ms, b.drain_timeout_ms);
+    ck_assert_uint_eq(a.contract_date, b.contract_date);
+    ck_assert_uint_eq(a.enforce_strict, b.enforce_strict);
     ck_assert_uint_eq(a.n_ffi_libraries, b.n_ffi_libraries);
     td_config_free(&a);
     td_config_free(&b);
@@ -59,7 +61,8 @@ START_TEST(shipped_file_names_every_key) {
 END_TEST
 
 START_TEST(values) {
-    static const char text[] = "socket: \"/run/a b.sock\"\nsocket_mode: 0600\nthreads: 4\nmax_message_bytes: 65536\n";
+    static const char text[] = "socket: \"/run/a b.sock\"\nsocket_mode: 0600\nthreads: 4\nmax_message_bytes: 65536\n"
+                               "contract_date: 2028-02-29\nenforce: strict\n";
     char path[64];
     td_config_t c;
     td_err_t err = {0};
@@ -68,6 +71,8 @@ START_TEST(values) {
     ck_assert_uint_eq(c.socket_mode, 0600);
     ck_assert_uint_eq(c.threads, 4);
     ck_assert_uint_eq(c.max_message_bytes, 65536);
+    ck_assert_uint_eq(c.contract_date, 20280229);
+    ck_assert_uint_eq(c.enforce_strict, 1);
     ck_assert_str_eq(c.device, "host");
     td_config_free(&c);
     ck_assert_ptr_null(c.socket);
@@ -99,6 +104,9 @@ static const struct {
 } broken[] = {
     {"socket: /a\nthreads: 1\nstor: /b\n", "3: unknown key 'stor' (did you mean 'store'?)"},
     {"# c\n\nxyzzy: 1\n", "3: unknown key 'xyzzy'"},
+    {"contract_date: 2026-02-29\n", "1: contract_date: expected a day as YYYY-MM-DD, got '2026-02-29'"},
+    {"contract_date: 2026-2-9\n", "1: contract_date: expected a day as YYYY-MM-DD, got '2026-2-9'"},
+    {"enforce: maybe\n", "1: enforce: expected warn or strict, got 'maybe'"},
     {"threads: 0\n", "1: threads: expected 1 to 256, got 0"},
     {"threads: 257\n", "1: threads: expected 1 to 256, got 257"},
     {"\nthreads: four\n", "2: threads: expected a number, got 'four'"},
