@@ -19,6 +19,8 @@ DTYPES = {
     "F32": np.float32,
     "F16": np.float16,
     "BF16": ml_dtypes.bfloat16,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
     "I64": np.int64,
     "I32": np.int32,
     "I16": np.int16,
@@ -72,13 +74,17 @@ def call(command, limit=120):
     return p.returncode, p.stdout, (p.stderr.strip().splitlines() or [""])[-1]
 
 
+def reason(error, artifact):
+    return error.removeprefix("thunkctl: ").replace(f"{artifact}: ", "")
+
+
 def structure(ctl, artifact):
     """What two compilations of one model with one release share: kinds of the thunks in order, number of kernels,
     allocations, constants."""
     code, said, error = call([ctl, "inspect", "--json", artifact])
     if code:
         if "is not supported" in error:
-            raise Unsupported(error.replace(f"{artifact}: ", ""))
+            raise Unsupported(reason(error, artifact))
         raise ValueError(error)
     d = json.loads(said)
     kinds = [(t["depth"], t["kind"]) for t in d["thunks"]]
@@ -149,7 +155,7 @@ def answers(ctl, device, artifact, case):
         code, _, error = call([ctl, "run", artifact, "--inputs", inputs, "--outputs", out, "--device", device])
         if code:
             if "is not supported" in error and about["devices"] > 1:
-                raise Unsupported(error.replace(f"{artifact}: ", ""))
+                raise Unsupported(reason(error, artifact))
             return f"exit {code}: {error}"
         try:
             return difference(read_safetensors(case / "outputs.safetensors"), read_safetensors(out), about["tolerance"])
