@@ -44,7 +44,6 @@ static td_status_t summarize(const ctl_times_t *t, summary_t *out, td_err_t *err
         if (t->rows[i].calls) out->rows[out->n_rows++] = t->rows[i];
     }
     qsort(out->rows, out->n_rows, sizeof *out->rows, by_time);
-    if (out->n_rows > SLOWEST) out->n_rows = SLOWEST;
     return TD_OK;
 }
 
@@ -58,7 +57,7 @@ td_status_t ctl_times_print(const ctl_times_t *t, td_err_t *err) {
     if (st == TD_OK) printf("%u runs: min %.4f ms, median %.4f ms\n", t->n, s.min, s.median);
     if (st == TD_OK && t->rows) {
         printf("%-24s %-40s %10s %12s %7s\n", "thunk", "instruction", "calls", "total ms", "share");
-        for (uint32_t i = 0; i < s.n_rows; i++)
+        for (uint32_t i = 0; i < s.n_rows && i < SLOWEST; i++)
             printf("%-24s %-40s %10llu %12.4f %6.1f%%\n", s.rows[i].kind, s.rows[i].name,
                    (unsigned long long)s.rows[i].calls, (double)s.rows[i].ns / 1e6, 100 * share(&s, &s.rows[i]));
         printf("all thunks: %.4f ms\n", (double)s.ns / 1e6);

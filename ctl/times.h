@@ -15,7 +15,7 @@ typedef struct ctl_times {
 
 /* Minimum and median, then the slowest thunks. */
 td_status_t ctl_times_print(const ctl_times_t *t, td_err_t *err);
-/* The same as one JSON object with name, runs, min_ms, median_ms, times_ms, cpu_ms and profile. */
+/* The same as one JSON object with name, runs, min_ms, median_ms, times_ms, cpu_ms and profile, of all thunks that ran. */
 td_status_t ctl_times_json(const ctl_times_t *t, td_err_t *err);
 
 #endif
