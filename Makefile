@@ -104,6 +104,9 @@ tests: $(TESTS) $(B)/coverage
 check: deps
 	$(MAKE) B=$(B) all tests
 	@tests/run.sh $(B)
+# every artifact of THUNKD_CORPUS in every form and back
+check-roundtrip: all $(B)/tests/roundtrip_test
+	THUNKD_ROUNDTRIP=all $(B)/tests/roundtrip_test
 demo: deps
 	$(MAKE) B=$(B) all $(B)/demo-digits
 	@tools/demo.sh $(B)
