@@ -24,6 +24,7 @@ typedef struct td_sched_instr {
     const td_hlo_instr_t *in;
     const Xla__HloInstructionProto *msg;
     uint32_t n_leaves;
+    const uint32_t *first; /* tuples: the number of leaves before each element, and in all */
     td_place_t *places; /* first what the buffer assignment records, then what it passes on as well */
 } td_sched_instr_t;
 

@@ -58,6 +58,18 @@ td_sched_instr_t *td_sched_find(const td_sched_t *s, const Xla__LogicalBufferPro
     return s->by_id[slot_of(s, at->has_instruction_id ? at->instruction_id : 0)];
 }
 
+/* The first leaf of each element, counted once: state tuples are large and are taken apart element by element. */
+static bool count_leaves(td_sched_t *s, td_sched_instr_t *p) {
+    const td_shape_t *shape = p->in->shape;
+    if (shape->type != TD_TUPLE) return p->n_leaves = td_shape_leaf_count(shape), true;
+    uint32_t *first = TD_NEW_N(s->arena, uint32_t, (size_t)shape->rank + 1);
+    if (!first) return false;
+    for (uint32_t k = 0; k < shape->rank; k++) first[k + 1] = first[k] + td_shape_leaf_count(shape->elements[k]);
+    p->first = first;
+    p->n_leaves = first[shape->rank];
+    return true;
+}
+
 static td_status_t index_comp(td_sched_t *s, uint32_t c) {
     td_sched_comp_t *k = &s->comps[c];
     k->comp = s->m->hlo->comps[c];
@@ -67,7 +79,7 @@ static td_status_t index_comp(td_sched_t *s, uint32_t c) {
         td_sched_instr_t *p = &k->instrs[i];
         p->in = k->comp->instrs[i];
         p->msg = s->hlo->computations[c]->instructions[i];
-        p->n_leaves = td_shape_leaf_count(p->in->shape);
+        if (!count_leaves(s, p)) return td_arena_fail(s->arena, s->err);
         size_t at = slot_of(s, full_id(s, k->comp, p->in->id));
         if (s->by_id[at])
             return td_fail(s->err, TD_MALFORMED, "instructions '%s' and '%s' have one id", s->by_id[at]->in->name,

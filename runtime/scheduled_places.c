@@ -22,7 +22,7 @@ static td_status_t leaves_at(td_sched_t *s, const td_sched_instr_t *i, const int
     for (size_t k = 0; k < n_index; k++) {
         if (shape->type != TD_TUPLE || index[k] < 0 || index[k] >= shape->rank)
             return td_fail(s->err, TD_MALFORMED, "a shape index does not fit '%s'", i->in->name);
-        *first += td_sched_leaves_before(shape, (uint32_t)index[k]);
+        *first += k ? td_sched_leaves_before(shape, (uint32_t)index[k]) : i->first[index[k]];
         shape = shape->elements[index[k]];
     }
     *out_shape = shape;
@@ -131,10 +131,8 @@ static td_status_t element(td_sched_t *s, td_sched_instr_t *i, int64_t k) {
         k >= i->in->operands[0]->shape->rank)
         return td_fail(s->err, TD_MALFORMED, "'%s': its operand has no element %lld", i->in->name, LL(k));
     const td_sched_instr_t *from = td_sched_instr(s, i->in->operands[0]);
-    const td_shape_t *shape = from->in->shape;
-    return td_sched_same(s, "a value passed on", i, i->places, i->n_leaves,
-                         from->places + td_sched_leaves_before(shape, (uint32_t)k),
-                         td_shape_leaf_count(shape->elements[k]));
+    return td_sched_same(s, "a value passed on", i, i->places, i->n_leaves, from->places + from->first[k],
+                         from->first[k + 1] - from->first[k]);
 }
 
 static td_status_t tuple(td_sched_t *s, td_sched_instr_t *i) {
