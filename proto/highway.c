@@ -12,8 +12,10 @@ static uint64_t halves_swapped(uint64_t x) {
 void td_highway_init(td_highway_t *h) {
     /* The bytes of "Riegeli/records\n", twice. */
     static const uint64_t key[4] = {0x2f696c6567656952u, 0x0a7364726f636572u, 0x2f696c6567656952u, 0x0a7364726f636572u};
-    static const uint64_t mul0[4] = {0xdbe6d5d5fe4cce2fu, 0xa4093822299f31d0u, 0x13198a2e03707344u, 0x243f6a8885a308d3u};
-    static const uint64_t mul1[4] = {0x3bd39e10cb0ef593u, 0xc0acf169b5f18a8cu, 0xbe5466cf34e90c6cu, 0x452821e638d01377u};
+    static const uint64_t mul0[4] = {0xdbe6d5d5fe4cce2fu, 0xa4093822299f31d0u, 0x13198a2e03707344u,
+                                     0x243f6a8885a308d3u};
+    static const uint64_t mul1[4] = {0x3bd39e10cb0ef593u, 0xc0acf169b5f18a8cu, 0xbe5466cf34e90c6cu,
+                                     0x452821e638d01377u};
     h->n_rest = 0;
     for (int i = 0; i < 4; i++) {
         h->mul0[i] = mul0[i];

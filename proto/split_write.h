@@ -8,7 +8,8 @@
 #include "proto/riegeli_write.h"
 
 /* A whole message in one merge record. type: its full name. */
-td_status_t td_split_write_whole(const char *type, const td_rope_t *wire, td_compression_t c, td_rope_t *out, td_err_t *err);
+td_status_t td_split_write_whole(const char *type, const td_rope_t *wire, td_compression_t c, td_rope_t *out,
+                                 td_err_t *err);
 /* ExecutableAndOptionsProto: the executable's file as record 1, all other fields as record 2. */
 td_status_t td_split_write_outer(const td_rope_t *executable, const td_rope_t *rest, td_compression_t c, td_rope_t *out,
                                  td_err_t *err);

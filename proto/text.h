@@ -5,9 +5,9 @@
  * escapes, numbers of every base, enums by name and number, fields by number). Names that the schema does not know
  * are skipped with their values and counted, as are extension and Any names in brackets.
  * Printer: one field a line, two spaces a level, strings with octal escapes, floating point by as many
- * digits (6 to 9, 15 to 17) as read back equal. A NaN keeps its sign, not its payload: the format has no word for it. Unknown fields are
- * printed by number: varints in decimal, fixed ones in hexadecimal of 8 or 16 digits, bytes as a string; the reader
- * makes the same fields of them again.
+ * digits (6 to 9, 15 to 17) as read back equal. A NaN keeps its sign, not its payload: the format has no word for
+ * it. Unknown fields are printed by number: varints in decimal, fixed ones in hexadecimal of 8 or 16 digits, bytes
+ * as a string; the reader makes the same fields of them again.
  * Format: protobuf's text format specification. Thread: one. */
 #ifndef TD_PROTO_TEXT_H
 #define TD_PROTO_TEXT_H

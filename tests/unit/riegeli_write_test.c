@@ -78,7 +78,8 @@ static size_t round_trip(td_compression_t c, uint64_t chunk_bytes, const size_t 
     wanted_t want = {.sizes = sizes};
     char method = 'x';
     size_t size = (size_t)file.size;
-    ck_assert_msg(td_riegeli_read((td_span_t){flat, size}, &counter.base, on_record, &want, &method, &err) == TD_OK, "%s", err.text);
+    ck_assert_msg(td_riegeli_read((td_span_t){flat, size}, &counter.base, on_record, &want, &method, &err) == TD_OK,
+                  "%s", err.text);
     ck_assert_uint_eq(want.n, n);
     if (n) ck_assert_int_eq(method, c.method);
     free(flat);
@@ -86,7 +87,8 @@ static size_t round_trip(td_compression_t c, uint64_t chunk_bytes, const size_t 
     return size;
 }
 
-static const char *const compressions[] = {"none", "snappy", "zstd", "zstd:-3", "zstd:19", "brotli", "brotli:1", "brotli:11"};
+static const char *const compressions[] = {"none",    "snappy", "zstd",     "zstd:-3",
+                                           "zstd:19", "brotli", "brotli:1", "brotli:11"};
 
 START_TEST(all_compressions) {
     static const size_t sizes[] = {0, 1, 255, 256, 257, 65535, 65536, 65537, 0, 131072, 500000, 3};
@@ -123,10 +125,11 @@ END_TEST
 /* The worked file of artifact_test: an outer split of three records, 160 bytes. */
 START_TEST(worked_file) {
     static const char *const rec[] = {
-        "\x0a\x1dxla.ExecutableAndOptionsProto\x12\x08\x1a\x06\x0a\x02\x08\x01\x10\x01\x12\x02\x12", "EXE", "\x1a\x01X"};
+        "\x0a\x1dxla.ExecutableAndOptionsProto\x12\x08\x1a\x06\x0a\x02\x08\x01\x10\x01\x12\x02\x12", "EXE",
+        "\x1a\x01X"};
     static const size_t len[] = {45, 3, 3}; /* the manifest's last byte is the literal's NUL */
-    static const uint8_t head[24] = {0x00, 0x65, 0x34, 0xe2, 0x9c, 0x0f, 0x88, 0xcf, 0x38, 0, 0, 0, 0, 0, 0, 0,
-                                     0x90, 0xfd, 0xc3, 0xf9, 0x53, 0xf6, 0x92, 0x9a};
+    static const uint8_t head[24] = {0x00, 0x65, 0x34, 0xe2, 0x9c, 0x0f, 0x88, 0xcf, 0x38, 0,    0,    0,
+                                     0,    0,    0,    0,    0x90, 0xfd, 0xc3, 0xf9, 0x53, 0xf6, 0x92, 0x9a};
     td_rope_t file, r;
     td_riegeli_writer_t w;
     td_rope_init(&file, &counter.base);
@@ -191,7 +194,8 @@ START_TEST(out_of_memory) {
 END_TEST
 
 START_TEST(compression_words) {
-    static const char *const bad[] = {"", "lz4", "snappy:1", "none:0", "brotli:", "brotli:12", "brotli:-1", "zstd:23", "zstd:3x", "zst", "zstdd"};
+    static const char *const bad[] = {"",          "lz4",     "snappy:1", "none:0", "brotli:", "brotli:12",
+                                      "brotli:-1", "zstd:23", "zstd:3x",  "zst",    "zstdd"};
     td_compression_t c = {.method = '?', .level = 99};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ck_assert_int_eq(td_compression_parse(bad[i], &c, NULL), TD_USAGE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read → write → read: every form and compression gives back the same messages (compared in canonical form), on small
+/* Read, write, read: every form and compression gives back the same messages (compared in canonical form), on small
  * messages made here and, with THUNKD_CORPUS and THUNKD_XLA_GOLDENS, on the artifacts of released compilers. */
 #include <check.h>
 #include <glob.h>
@@ -55,7 +55,8 @@ static void through(const td_artifact_t *a, const td_buffer_t *want, td_write_fo
     /* The inner form has no options: its messages are the end of the whole. */
     if (form == TD_WRITE_INNER)
         equal = got.size <= want->size && memcmp(got.data, want->data + (want->size - got.size), got.size) == 0;
-    ck_assert_msg(equal, "%s as %s %s: %zu bytes, %zu before", name, td_write_form_name(form), compression, got.size, want->size);
+    ck_assert_msg(equal, "%s as %s %s: %zu bytes, %zu before", name, td_write_form_name(form), compression, got.size,
+                  want->size);
     td_buffer_deinit(&got);
     td_artifact_close(b);
     free(flat);
@@ -66,9 +67,10 @@ static const struct {
     td_write_form_t form;
     const char *compression;
 } ways[] = {
-    {TD_WRITE_RIEGELI_SPLIT, "none"}, {TD_WRITE_RIEGELI_SPLIT, "snappy"}, {TD_WRITE_RIEGELI_SPLIT, "zstd:1"},
-    {TD_WRITE_RIEGELI, "brotli:1"},   {TD_WRITE_PLAIN, "snappy"},         {TD_WRITE_PLAIN_PLAIN, "none"},
-    {TD_WRITE_INNER, "zstd:1"},       {TD_WRITE_TEXT, "none"},
+    {TD_WRITE_RIEGELI_SPLIT, "none"},   {TD_WRITE_RIEGELI_SPLIT, "snappy"},
+    {TD_WRITE_RIEGELI_SPLIT, "zstd:1"}, {TD_WRITE_RIEGELI, "brotli:1"},
+    {TD_WRITE_PLAIN, "snappy"},         {TD_WRITE_PLAIN_PLAIN, "none"},
+    {TD_WRITE_INNER, "zstd:1"},         {TD_WRITE_TEXT, "none"},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
@@ -128,8 +130,9 @@ static void literal_again(const uint8_t *wire, size_t size, uint32_t payloads) {
     ProtobufCMessage *m = NULL;
     td_arena_init(&arena, &counter.base, 0);
     td_excise_init(&x, table, &counter.base);
-    ck_assert_msg(td_excise_unpack(&x, &xla__literal_proto__descriptor, (td_span_t){wire, size}, &arena, &m, &err) == TD_OK, "%s",
-                  err.text);
+    ck_assert_msg(td_excise_unpack(&x, &xla__literal_proto__descriptor, (td_span_t){wire, size}, &arena, &m, &err) ==
+                      TD_OK,
+                  "%s", err.text);
     ck_assert_uint_eq(x.n_payloads, payloads);
     td_rope_t out;
     td_rope_init(&out, &counter.base);
@@ -215,8 +218,11 @@ START_TEST(canonical_maps) {
     const ProtobufCMessageDescriptor *exe = &full__xla_gpu__gpu_executable_proto__descriptor;
     ck_assert(td_proto_is_map(exe, protobuf_c_message_descriptor_get_field(exe, 5)));
     ck_assert(!td_proto_is_map(exe, protobuf_c_message_descriptor_get_field(exe, 11))); /* output_info_map is a list */
-    CANONICAL(exe, "\x2a\x06\x0a\x01z\x12\x01Z\x2a\x06\x12\x01x\x0a\x01" "a\x2a\x06\x0a\x01z\x12\x01Y",
-              "\x2a\x06\x0a\x01" "a\x12\x01x\x2a\x06\x0a\x01z\x12\x01Y");
+    CANONICAL(exe,
+              "\x2a\x06\x0a\x01z\x12\x01Z\x2a\x06\x12\x01x\x0a\x01"
+              "a\x2a\x06\x0a\x01z\x12\x01Y",
+              "\x2a\x06\x0a\x01"
+              "a\x12\x01x\x2a\x06\x0a\x01z\x12\x01Y");
 }
 END_TEST
 

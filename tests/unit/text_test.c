@@ -25,13 +25,14 @@ static void teardown(void) {
 /* LiteralProto: shape 1, s32s 4, u32s 6, u64s 7, f32s 8, f64s 9, tuple_literals 10, u8s 3. */
 #define LITERAL (&full__xla__literal_proto__descriptor)
 
-static td_status_t read_text(const ProtobufCMessageDescriptor *d, const char *text, td_buffer_t *out, td_text_notes_t *notes,
-                             td_err_t *err) {
+static td_status_t read_text(const ProtobufCMessageDescriptor *d, const char *text, td_buffer_t *out,
+                             td_text_notes_t *notes, td_err_t *err) {
     td_buffer_init(out, &counter.base);
     return td_text_read(d, (td_span_t){(const uint8_t *)text, strlen(text)}, out, notes, err);
 }
 
-static void reads(const ProtobufCMessageDescriptor *d, const char *text, const char *wire, size_t size, uint32_t skipped) {
+static void reads(const ProtobufCMessageDescriptor *d, const char *text, const char *wire, size_t size,
+                  uint32_t skipped) {
     td_buffer_t out;
     td_err_t err = {0};
     td_text_notes_t notes;
@@ -41,7 +42,7 @@ static void reads(const ProtobufCMessageDescriptor *d, const char *text, const c
     ck_assert_uint_eq(notes.n_skipped, skipped);
     td_buffer_deinit(&out);
 }
-#define READS(d, text, wire) reads(d, text, wire, sizeof(wire) - 1, 0)
+#define READS(d, text, wire)    reads(d, text, wire, sizeof(wire) - 1, 0)
 #define SKIPS(n, d, text, wire) reads(d, text, wire, sizeof(wire) - 1, n)
 
 START_TEST(syntax) {
@@ -56,8 +57,10 @@ START_TEST(syntax) {
     READS(SHAPE, "dimensions: [2, 300 # two\n]", "\x1a\x03\x02\xac\x02");
     READS(SHAPE, "dimensions: []", "");
     READS(SHAPE, "dimensions: - 1", "\x1a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01");
-    READS(SHAPE, "is_dynamic_dimension: [true, false, t, f, 1, 0, True, False]", "\x32\x08\x01\x00\x01\x00\x01\x00\x01\x00");
-    READS(SHAPE, "tuple_shapes { element_type: S32 } tuple_shapes: < element_type: F32 >", "\x22\x02\x10\x04\x22\x02\x10\x0b");
+    READS(SHAPE, "is_dynamic_dimension: [true, false, t, f, 1, 0, True, False]",
+          "\x32\x08\x01\x00\x01\x00\x01\x00\x01\x00");
+    READS(SHAPE, "tuple_shapes { element_type: S32 } tuple_shapes: < element_type: F32 >",
+          "\x22\x02\x10\x04\x22\x02\x10\x0b");
     READS(SHAPE, "tuple_shapes: [{element_type: S32}, <>]", "\x22\x02\x10\x04\x22\x00");
     READS(SHAPE, "tuple_shapes{tuple_shapes{}}", "\x22\x02\x22\x00");
     READS(SHAPE, "2: F32 4 { 2: S32 }", "\x10\x0b\x22\x02\x10\x04"); /* known fields by number */
@@ -65,8 +68,12 @@ START_TEST(syntax) {
 END_TEST
 
 START_TEST(strings) {
-    READS(LITERAL, "u8s: \"abc\"", "\x1a\x03" "abc");
-    READS(LITERAL, "u8s: 'a' \"b\" # and\n 'c'", "\x1a\x03" "abc");
+    READS(LITERAL, "u8s: \"abc\"",
+          "\x1a\x03"
+          "abc");
+    READS(LITERAL, "u8s: 'a' \"b\" # and\n 'c'",
+          "\x1a\x03"
+          "abc");
     READS(LITERAL, "u8s: \"\\n\\r\\t\\\"\\'\\\\\\a\\b\\f\\v\\?\"", "\x1a\x0b\n\r\t\"'\\\a\b\f\v?");
     READS(LITERAL, "u8s: \"\\0\\12\\377\\x41\\x7\\1234\"", "\x1a\x07\x00\x0a\xff\x41\x07S4");
     READS(LITERAL, "u8s: \"\\u00e9\\U0001F600\\ud83d\\ude00\"", "\x1a\x0a\xc3\xa9\xf0\x9f\x98\x80\xf0\x9f\x98\x80");
@@ -109,7 +116,9 @@ START_TEST(unknown_numbers) {
     READS(SHAPE, "1000: 5", "\xc0\x3e\x05");
     READS(SHAPE, "1000: 0x00000005", "\xc5\x3e\x05\x00\x00\x00");
     READS(SHAPE, "1000: 0x0000000000000005", "\xc1\x3e\x05\x00\x00\x00\x00\x00\x00\x00");
-    READS(SHAPE, "1000: \"ab\"", "\xc2\x3e\x02" "ab");
+    READS(SHAPE, "1000: \"ab\"",
+          "\xc2\x3e\x02"
+          "ab");
     READS(SHAPE, "1000 { 1: 2 3 { } }", "\xc2\x3e\x04\x08\x02\x1a\x00");
 }
 END_TEST
@@ -193,15 +202,19 @@ static void prints(const ProtobufCMessageDescriptor *d, const char *wire, size_t
 START_TEST(printing) {
     PRINTS(SHAPE, "", "");
     PRINTS(SHAPE, "\x10\x0b\x1a\x03\x02\xac\x02\x22\x04\x22\x02\x10\x04\x32\x02\x01\x00",
-           "element_type: F32\ndimensions: 2\ndimensions: 300\ntuple_shapes {\n  tuple_shapes {\n    element_type: S32\n  }\n}\n"
+           "element_type: F32\ndimensions: 2\ndimensions: 300\ntuple_shapes {\n  tuple_shapes {\n    element_type: "
+           "S32\n  }\n}\n"
            "is_dynamic_dimension: true\nis_dynamic_dimension: false\n");
     PRINTS(SHAPE, "\x10\xe8\x07", "element_type: 1000\n"); /* an enum value that the schema does not have */
     PRINTS(LITERAL, "\x1a\x0cq\"'\\\n\t\r\x00\x01\x7f\xffz", "u8s: \"q\\\"\\'\\\\\\n\\t\\r\\000\\001\\177\\377z\"\n");
-    PRINTS(LITERAL, "\x42\x18\x00\x00\x80\x3f\xcd\xcc\xcc\x3d\x00\x00\x80\x7f\x00\x00\x80\xff\x00\x00\xc0\x7f\x00\x00\x00\x80",
+    PRINTS(LITERAL,
+           "\x42\x18\x00\x00\x80\x3f\xcd\xcc\xcc\x3d\x00\x00\x80\x7f\x00\x00\x80\xff\x00\x00\xc0\x7f\x00\x00\x00\x80",
            "f32s: 1\nf32s: 0.1\nf32s: inf\nf32s: -inf\nf32s: nan\nf32s: -0\n");
     PRINTS(LITERAL, "\x42\x08\xff\xff\x7f\x7f\x01\x00\x00\x00", "f32s: 3.4028235e+38\nf32s: 1.4013e-45\n");
     PRINTS(LITERAL, "\x4a\x08\x9a\x99\x99\x99\x99\x99\xb9\x3f", "f64s: 0.1\n");
-    PRINTS(SHAPE, "\xc0\x3e\x05\xc5\x3e\x05\x00\x00\x00\xc1\x3e\x05\x00\x00\x00\x00\x00\x00\x00\xc2\x3e\x02" "ab",
+    PRINTS(SHAPE,
+           "\xc0\x3e\x05\xc5\x3e\x05\x00\x00\x00\xc1\x3e\x05\x00\x00\x00\x00\x00\x00\x00\xc2\x3e\x02"
+           "ab",
            "1000: 5\n1000: 0x00000005\n1000: 0x0000000000000005\n1000: \"ab\"\n");
 }
 END_TEST
@@ -233,7 +246,8 @@ START_TEST(floats_come_back) {
             td_buffer_init(&back, &counter.base);
             ck_assert_int_eq(td_text_print(LITERAL, (td_span_t){wire, 6}, &text, NULL), TD_OK);
             td_rope_gather(&text, (uint8_t *)flat);
-            ck_assert_int_eq(td_text_read(LITERAL, (td_span_t){(uint8_t *)flat, (size_t)text.size}, &back, NULL, NULL), TD_OK);
+            ck_assert_int_eq(td_text_read(LITERAL, (td_span_t){(uint8_t *)flat, (size_t)text.size}, &back, NULL, NULL),
+                             TD_OK);
             ck_assert_msg(back.size == 6 && memcmp(back.data, wire, 6) == 0, "%08x: %s", bits, flat);
             td_buffer_deinit(&back);
             td_rope_deinit(&text);
@@ -242,7 +256,8 @@ START_TEST(floats_come_back) {
 END_TEST
 
 START_TEST(detection) {
-    static const char *const yes[] = {"executable_and_options {", "\n # c\n gpu_executable: {", "gpu_executable<", "cpu_executable {"};
+    static const char *const yes[] = {"executable_and_options {", "\n # c\n gpu_executable: {", "gpu_executable<",
+                                      "cpu_executable {"};
     static const char *const no[] = {"", "# only", "executable_and_options", "gpu_executables {", "hello: 1"};
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
         ck_assert_msg(td_text_is_artifact((td_span_t){(const uint8_t *)yes[i], strlen(yes[i])}), "%s", yes[i]);
@@ -257,10 +272,11 @@ static td_status_t opens(const char *text, size_t n, td_payload_table_t *table, 
 
 /* A whole artifact: as it is, cut at every place, and with each byte changed; nothing crashes, nothing leaks. */
 START_TEST(artifacts) {
-    static const char text[] = "# proto-message: xla.HumanReadableAotExecutable\n"
-                               "executable_and_options { compile_options { executable_build_options { num_replicas: 2 "
-                               "debug_options { xla_gpu_autotune_level: 4 gone_flag: true } } } }\n"
-                               "gpu_executable { module_name: \"m\\303\\251\" thunks { thunk_info { thunk_id: 7 } } }\n";
+    static const char text[] =
+        "# proto-message: xla.HumanReadableAotExecutable\n"
+        "executable_and_options { compile_options { executable_build_options { num_replicas: 2 "
+        "debug_options { xla_gpu_autotune_level: 4 gone_flag: true } } } }\n"
+        "gpu_executable { module_name: \"m\\303\\251\" thunks { thunk_info { thunk_id: 7 } } }\n";
     td_payload_table_t *table;
     td_artifact_t *a = NULL;
     td_err_t err = {0};

@@ -69,8 +69,11 @@ static const Xla__HloInstructionProto *instruction(void) {
 }
 
 START_TEST(comparison) {
-    static const char *const pairs[][2] = {
-        {"SIGNED", "TOTAL"}, {"UNSIGNED", "TOTAL"}, {"FLOAT", "PARTIAL"}, {"TOTALORDER", "TOTAL"}, {"WEAKORDER", "WEAK"}};
+    static const char *const pairs[][2] = {{"SIGNED", "TOTAL"},
+                                           {"UNSIGNED", "TOTAL"},
+                                           {"FLOAT", "PARTIAL"},
+                                           {"TOTALORDER", "TOTAL"},
+                                           {"WEAKORDER", "WEAK"}};
     char text[64];
     snprintf(text, sizeof text, "comparison_type: \"%s\"", pairs[_i][0]);
     open_text(MEMZERO, text, SUMMARY);
@@ -114,7 +117,8 @@ START_TEST(update_mode_of_later_releases) {
 END_TEST
 
 START_TEST(all_reduce) {
-    open_text("all_reduce_thunk { reduction_kind: REDUCTION_KIND_SUM kernel_name: \"k\" is_async: true use_pdl: true }", "", "");
+    open_text("all_reduce_thunk { reduction_kind: REDUCTION_KIND_SUM kernel_name: \"k\" is_async: true use_pdl: true }",
+              "", "");
     ck_assert_uint_eq(changed("0.12.0.1", "all-reduce-kernel"), 1);
     const Xla__Gpu__AllReduceThunkProto *t = a->exe->thunks[0]->all_reduce_thunk;
     ck_assert(t->has_reduction_kind && !t->kernel_name && !t->has_is_async && !t->has_use_pdl);
@@ -122,7 +126,8 @@ START_TEST(all_reduce) {
 END_TEST
 
 START_TEST(collective_kernel) {
-    open_text("collective_kernel_thunk { reduction_kind: REDUCTION_KIND_SUM is_async: true kernel_spec { } }", "", SUMMARY);
+    open_text("collective_kernel_thunk { reduction_kind: REDUCTION_KIND_SUM is_async: true kernel_spec { } }", "",
+              SUMMARY);
     td_upgrade_report_t r;
     td_err_t err = {0};
     ck_assert_msg(td_upgrade_artifact(a, "0.12.0.1", &r, &err) == TD_OK, "%s", err.text);
@@ -167,8 +172,8 @@ START_TEST(linear_leaves_tables) {
 END_TEST
 
 START_TEST(refusals) {
-    static const char *const kinds[] = {"dynamic_memcpy_thunk", "copy_done_thunk", "dynamic_slice_thunk", "collective_done_thunk",
-                                        "nvshmem_send_thunk"};
+    static const char *const kinds[] = {"dynamic_memcpy_thunk", "copy_done_thunk", "dynamic_slice_thunk",
+                                        "collective_done_thunk", "nvshmem_send_thunk"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         char thunk[128];
         snprintf(thunk, sizeof thunk, "%s { }", kinds[i]);
@@ -227,7 +232,8 @@ END_TEST
 START_TEST(strip_words) {
     uint32_t mask = 77;
     static const char *const bad[] = {"", "debug,", ",debug", "debu", "debugs", "all,x"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) ck_assert_int_eq(td_strip_parse(bad[i], &mask, NULL), TD_USAGE);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ck_assert_int_eq(td_strip_parse(bad[i], &mask, NULL), TD_USAGE);
     ck_assert_uint_eq(mask, 77);
     ck_assert_int_eq(td_strip_parse("debug,hlo-metadata,debug", &mask, NULL), TD_OK);
     ck_assert_uint_eq(mask, 3);
