@@ -9,9 +9,7 @@ static int days_in(int y, int m) {
     return m == 2 && leap ? 29 : n[m - 1];
 }
 
-static int32_t make(int y, int m, int d) {
-    return y * 10000 + m * 100 + d;
-}
+static int32_t make(int y, int m, int d) { return y * 10000 + m * 100 + d; }
 
 int32_t td_day_parse(const char *text) {
     int v[3] = {0};
@@ -44,9 +42,7 @@ int32_t td_day_of(int64_t unix_seconds) {
     return make(y, m, (int)n + 1);
 }
 
-int32_t td_day_between(int32_t a, int32_t b) {
-    return (int32_t)(serial(b) - serial(a));
-}
+int32_t td_day_between(int32_t a, int32_t b) { return (int32_t)(serial(b) - serial(a)); }
 
 int32_t td_day_add_months(int32_t day, int months) {
     int y = day / 10000, m = day / 100 % 100 - 1 + months, d = day % 100;
@@ -59,13 +55,15 @@ int32_t td_day_add_months(int32_t day, int months) {
 
 char *td_day_text(int32_t day, char out[12]) {
     out[0] = 0;
-    if (day > 0 && day < 100000000) snprintf(out, 12, "%04u-%02u-%02u", (unsigned)day / 10000 % 10000, (unsigned)day / 100 % 100, (unsigned)day % 100);
+    if (day > 0 && day < 100000000)
+        snprintf(out, 12, "%04u-%02u-%02u", (unsigned)day / 10000 % 10000, (unsigned)day / 100 % 100,
+                 (unsigned)day % 100);
     return out;
 }
 
 char *td_month_text(int32_t day_or_month, char out[16]) {
-    static const char *const names[] = {"January", "February", "March", "April", "May", "June", "July", "August",
-                                        "September", "October", "November", "December"};
+    static const char *const names[] = {"January", "February", "March",     "April",   "May",      "June",
+                                        "July",    "August",   "September", "October", "November", "December"};
     int32_t month = day_or_month >= 10000000 ? day_or_month / 100 : day_or_month;
     out[0] = 0;
     if (month % 100 >= 1 && month % 100 <= 12)

@@ -20,9 +20,7 @@ static bool is_option(const char *place) {
 }
 
 /* Of two constructs of one age, a part of the program is better evidence than an option. */
-static bool better(const char *place, const char *than) {
-    return !than || (is_option(than) && !is_option(place));
-}
+static bool better(const char *place, const char *than) { return !than || (is_option(than) && !is_option(place)); }
 
 static void absences(const td_scan_t *s, td_verdict_release_t *r) {
     for (size_t i = 0; i < sizeof always / sizeof *always; i++) {
@@ -47,7 +45,8 @@ void td_estimate_release(const td_artifact_t *a, const td_scan_t *s, td_verdict_
             r.newest = it;
             r.newest_place = s->found[i].path;
         }
-        if (it->last < newest && (r.at_most < 0 || it->last < r.at_most || (it->last == r.at_most && better(s->found[i].path, r.oldest_place)))) {
+        if (it->last < newest && (r.at_most < 0 || it->last < r.at_most ||
+                                  (it->last == r.at_most && better(s->found[i].path, r.oldest_place)))) {
             r.at_most = it->last;
             r.oldest = it;
             r.oldest_place = s->found[i].path;

@@ -108,11 +108,20 @@ static bool default_order(const Xla__HloInstructionProto *in, const Xla__HloComp
     bool whole = false;
     switch (op->shape->element_type) {
     case XLA__PRIMITIVE_TYPE__PRED:
-    case XLA__PRIMITIVE_TYPE__S1: case XLA__PRIMITIVE_TYPE__S2: case XLA__PRIMITIVE_TYPE__S4:
-    case XLA__PRIMITIVE_TYPE__S8: case XLA__PRIMITIVE_TYPE__S16: case XLA__PRIMITIVE_TYPE__S32:
-    case XLA__PRIMITIVE_TYPE__S64: case XLA__PRIMITIVE_TYPE__U1: case XLA__PRIMITIVE_TYPE__U2:
-    case XLA__PRIMITIVE_TYPE__U4: case XLA__PRIMITIVE_TYPE__U8: case XLA__PRIMITIVE_TYPE__U16:
-    case XLA__PRIMITIVE_TYPE__U32: case XLA__PRIMITIVE_TYPE__U64: whole = true; break;
+    case XLA__PRIMITIVE_TYPE__S1:
+    case XLA__PRIMITIVE_TYPE__S2:
+    case XLA__PRIMITIVE_TYPE__S4:
+    case XLA__PRIMITIVE_TYPE__S8:
+    case XLA__PRIMITIVE_TYPE__S16:
+    case XLA__PRIMITIVE_TYPE__S32:
+    case XLA__PRIMITIVE_TYPE__S64:
+    case XLA__PRIMITIVE_TYPE__U1:
+    case XLA__PRIMITIVE_TYPE__U2:
+    case XLA__PRIMITIVE_TYPE__U4:
+    case XLA__PRIMITIVE_TYPE__U8:
+    case XLA__PRIMITIVE_TYPE__U16:
+    case XLA__PRIMITIVE_TYPE__U32:
+    case XLA__PRIMITIVE_TYPE__U64: whole = true; break;
     default: break;
     }
     return !strcmp(in->comparison_order, whole ? "TOTAL" : "PARTIAL");

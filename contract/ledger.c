@@ -12,7 +12,7 @@ const td_ledger_release_t td_ledger_releases[] = {
 #undef RELEASE
 const uint32_t td_ledger_release_count = COUNT(td_ledger_releases);
 
-#define TYPE(name, is_enum, first, last, seen, removed, item, n_items) \
+#define TYPE(name, is_enum, first, last, seen, removed, item, n_items)                                                 \
     {name, is_enum, first, last, seen, removed, item, n_items},
 const td_ledger_type_t td_ledger_types[] = {
 #include "contract/ledger_table.inc"
@@ -20,7 +20,7 @@ const td_ledger_type_t td_ledger_types[] = {
 #undef TYPE
 const uint32_t td_ledger_type_count = COUNT(td_ledger_types);
 
-#define ITEM(name, number, type, first, last, seen, removed, flags) \
+#define ITEM(name, number, type, first, last, seen, removed, flags)                                                    \
     {name, number, type, first, last, seen, removed, flags},
 const td_ledger_item_t td_ledger_items[] = {
 #include "contract/ledger_table.inc"
@@ -41,9 +41,7 @@ static const td_ledger_type_t *find_type(const char *name, size_t n) {
     return NULL;
 }
 
-const td_ledger_type_t *td_ledger_type(const char *full_name) {
-    return find_type(full_name, strlen(full_name));
-}
+const td_ledger_type_t *td_ledger_type(const char *full_name) { return find_type(full_name, strlen(full_name)); }
 
 const td_ledger_item_t *td_ledger_find(const td_ledger_type_t *t, int64_t number) {
     uint32_t lo = t->item, hi = t->item + t->n_items;

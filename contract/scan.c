@@ -13,9 +13,9 @@ struct td_scan_info {
     const td_ledger_type_t *type; /* NULL: the ledger lacks it */
     td_scan_info_t *next;
     struct {
-        const td_ledger_item_t *item;             /* NULL: the ledger lacks it, or a payload field of ours */
-        td_scan_info_t *sub;                      /* of a message field, once it was met */
-        const ProtobufCFieldDescriptor *payload;  /* where its large values are */
+        const td_ledger_item_t *item; /* NULL: the ledger lacks it, or a payload field of ours */
+        td_scan_info_t *sub; /* of a message field, once it was met */
+        const ProtobufCFieldDescriptor *payload; /* where its large values are */
     } field[];
 };
 
@@ -35,9 +35,7 @@ static td_scan_info_t *info_of(td_scan_walk_t *w, const ProtobufCMessageDescript
     return w->infos = i;
 }
 
-static const void *member(const ProtobufCMessage *m, unsigned offset) {
-    return (const char *)m + offset;
-}
+static const void *member(const ProtobufCMessage *m, unsigned offset) { return (const char *)m + offset; }
 
 /* How often the field occurs. */
 static size_t occurrences(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f) {
@@ -53,14 +51,23 @@ static size_t occurrences(const ProtobufCMessage *m, const ProtobufCFieldDescrip
 
 /* The k-th value: of a message the message, of a string its text, of others the address of the value. */
 static const void *value_at(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, size_t k) {
-    static const uint8_t sizes[] = {
-        [PROTOBUF_C_TYPE_INT32] = 4, [PROTOBUF_C_TYPE_SINT32] = 4, [PROTOBUF_C_TYPE_SFIXED32] = 4,
-        [PROTOBUF_C_TYPE_INT64] = 8, [PROTOBUF_C_TYPE_SINT64] = 8, [PROTOBUF_C_TYPE_SFIXED64] = 8,
-        [PROTOBUF_C_TYPE_UINT32] = 4, [PROTOBUF_C_TYPE_FIXED32] = 4, [PROTOBUF_C_TYPE_UINT64] = 8,
-        [PROTOBUF_C_TYPE_FIXED64] = 8, [PROTOBUF_C_TYPE_FLOAT] = 4, [PROTOBUF_C_TYPE_DOUBLE] = 8,
-        [PROTOBUF_C_TYPE_BOOL] = sizeof(protobuf_c_boolean), [PROTOBUF_C_TYPE_ENUM] = 4,
-        [PROTOBUF_C_TYPE_STRING] = sizeof(char *), [PROTOBUF_C_TYPE_BYTES] = sizeof(ProtobufCBinaryData),
-        [PROTOBUF_C_TYPE_MESSAGE] = sizeof(void *)};
+    static const uint8_t sizes[] = {[PROTOBUF_C_TYPE_INT32] = 4,
+                                    [PROTOBUF_C_TYPE_SINT32] = 4,
+                                    [PROTOBUF_C_TYPE_SFIXED32] = 4,
+                                    [PROTOBUF_C_TYPE_INT64] = 8,
+                                    [PROTOBUF_C_TYPE_SINT64] = 8,
+                                    [PROTOBUF_C_TYPE_SFIXED64] = 8,
+                                    [PROTOBUF_C_TYPE_UINT32] = 4,
+                                    [PROTOBUF_C_TYPE_FIXED32] = 4,
+                                    [PROTOBUF_C_TYPE_UINT64] = 8,
+                                    [PROTOBUF_C_TYPE_FIXED64] = 8,
+                                    [PROTOBUF_C_TYPE_FLOAT] = 4,
+                                    [PROTOBUF_C_TYPE_DOUBLE] = 8,
+                                    [PROTOBUF_C_TYPE_BOOL] = sizeof(protobuf_c_boolean),
+                                    [PROTOBUF_C_TYPE_ENUM] = 4,
+                                    [PROTOBUF_C_TYPE_STRING] = sizeof(char *),
+                                    [PROTOBUF_C_TYPE_BYTES] = sizeof(ProtobufCBinaryData),
+                                    [PROTOBUF_C_TYPE_MESSAGE] = sizeof(void *)};
     const char *at = member(m, f->offset);
     if (f->label == PROTOBUF_C_LABEL_REPEATED) at = *(const char *const *)(const void *)at + k * sizes[f->type];
     bool pointer = f->type == PROTOBUF_C_TYPE_MESSAGE || f->type == PROTOBUF_C_TYPE_STRING;
@@ -69,9 +76,12 @@ static const void *value_at(const ProtobufCMessage *m, const ProtobufCFieldDescr
 
 static uint64_t number_of(const ProtobufCFieldDescriptor *f, const void *v) {
     switch (f->type) {
-    case PROTOBUF_C_TYPE_INT32: case PROTOBUF_C_TYPE_SINT32: case PROTOBUF_C_TYPE_SFIXED32:
-    case PROTOBUF_C_TYPE_ENUM: return (uint64_t)(int64_t)*(const int32_t *)v;
-    case PROTOBUF_C_TYPE_UINT32: case PROTOBUF_C_TYPE_FIXED32:
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32:
+    case PROTOBUF_C_TYPE_ENUM: return (uint64_t)(int64_t)(*(const int32_t *)v);
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32:
     case PROTOBUF_C_TYPE_FLOAT: return *(const uint32_t *)v;
     case PROTOBUF_C_TYPE_BOOL: return *(const protobuf_c_boolean *)v != 0;
     default: return *(const uint64_t *)v;
@@ -172,7 +182,8 @@ static td_status_t moved(td_scan_walk_t *w, const ProtobufCMessage *m, td_scan_i
     return s;
 }
 
-static td_status_t unknown_fields(td_scan_walk_t *w, const ProtobufCMessage *m, const td_scan_info_t *info, bool needed) {
+static td_status_t unknown_fields(td_scan_walk_t *w, const ProtobufCMessage *m, const td_scan_info_t *info,
+                                  bool needed) {
     td_status_t s = TD_OK;
     for (unsigned i = 0; s == TD_OK && i < m->n_unknown_fields; i++) {
         const ProtobufCMessageUnknownField *u = &m->unknown_fields[i];
@@ -226,8 +237,12 @@ static td_status_t message(td_scan_walk_t *w, const ProtobufCMessage *m, td_scan
         if (f->id >= TD_PAYLOAD_FIELD_BASE) continue;
         size_t n = occurrences(m, f);
         if (plain(f, info->field[k].item)) {
-            if (!n || !info->field[k].item) { s = moved(w, m, info, k, needed); continue; }
-            s = td_scan_mark(w, info->field[k].item, f->name, -1, needed && !ignored(w, m, f, NULL, info->field[k].item));
+            if (!n || !info->field[k].item) {
+                s = moved(w, m, info, k, needed);
+                continue;
+            }
+            s = td_scan_mark(w, info->field[k].item, f->name, -1,
+                             needed && !ignored(w, m, f, NULL, info->field[k].item));
             continue;
         }
         for (size_t i = 0; s == TD_OK && i < n; i++) s = one(w, m, info, k, i, needed);

@@ -89,9 +89,7 @@ td_status_t td_scan_value(td_scan_walk_t *w, const td_ledger_type_t *type, int64
     return it ? td_scan_mark(w, it, NULL, -1, needed) : td_scan_mark_unknown(w, type, type->name, v, true, needed);
 }
 
-static bool wire_empty(const td_wire_field_t *f) {
-    return f->type == TD_WIRE_LEN ? !f->bytes.size : !f->value;
-}
+static bool wire_empty(const td_wire_field_t *f) { return f->type == TD_WIRE_LEN ? !f->bytes.size : !f->value; }
 
 static td_status_t values(td_scan_walk_t *w, const td_ledger_type_t *type, const td_wire_field_t *f, bool needed) {
     if (f->type == TD_WIRE_VARINT) return td_scan_value(w, type, (int32_t)f->value, needed);

@@ -6,9 +6,19 @@
 #include "proto/wire.h"
 
 /* google/protobuf/descriptor.proto */
-enum { SET_FILE = 1, FILE_PACKAGE = 2, FILE_MESSAGE = 4, FILE_ENUM = 5, MESSAGE_NESTED = 3, MESSAGE_ENUM = 4,
-       TYPE_NAME = 1, TYPE_ITEM = 2 /* a message's fields, an enum's values */, ITEM_NAME = 1, FIELD_NUMBER = 3,
-       VALUE_NUMBER = 2 };
+enum {
+    SET_FILE = 1,
+    FILE_PACKAGE = 2,
+    FILE_MESSAGE = 4,
+    FILE_ENUM = 5,
+    MESSAGE_NESTED = 3,
+    MESSAGE_ENUM = 4,
+    TYPE_NAME = 1,
+    TYPE_ITEM = 2 /* a message's fields, an enum's values */,
+    ITEM_NAME = 1,
+    FIELD_NUMBER = 3,
+    VALUE_NUMBER = 2
+};
 enum { DEPTH = 32 };
 
 static td_span_t text(td_span_t message, uint32_t number) {
@@ -70,7 +80,8 @@ td_status_t td_schema_check(td_span_t set, td_err_t *err) {
     uint32_t files = 0;
     td_wire_field_t f;
     while (set.size) {
-        if (!td_wire_next(&set, &f)) return td_fail(err, TD_MALFORMED, "no FileDescriptorSet: broken behind %u files", files);
+        if (!td_wire_next(&set, &f))
+            return td_fail(err, TD_MALFORMED, "no FileDescriptorSet: broken behind %u files", files);
         td_span_t name;
         files += f.number == SET_FILE && f.type == TD_WIRE_LEN && td_wire_scan(f.bytes, TYPE_NAME, &name) && name.size;
     }

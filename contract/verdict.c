@@ -24,9 +24,16 @@ static const char *const watched[TD_WATCH_COUNT] = {
 };
 
 const char *td_verdict_name(td_verdict_kind_t k) {
-    static const char *const names[TD_VERDICT_COUNT] = {
-        "compatible", "compatible-with-fallback", "outside-window", "needs-newer-runtime", "needs-capability",
-        "wrong-target", "environment-too-old", "unsupported", "damaged", "unreadable"};
+    static const char *const names[TD_VERDICT_COUNT] = {"compatible",
+                                                        "compatible-with-fallback",
+                                                        "outside-window",
+                                                        "needs-newer-runtime",
+                                                        "needs-capability",
+                                                        "wrong-target",
+                                                        "environment-too-old",
+                                                        "unsupported",
+                                                        "damaged",
+                                                        "unreadable"};
     return (unsigned)k < TD_VERDICT_COUNT ? names[k] : "unknown";
 }
 
@@ -59,7 +66,8 @@ static void judge_unknown(td_verdict_t *v) {
 static bool later(const td_verdict_t *v, uint32_t i, bool needed) {
     const td_ledger_item_t *it = &td_ledger_items[i];
     const td_found_t *f = &v->scan.found[i];
-    return f->count && f->needed == needed && !td_ledger_known(it->first, it->seen, v->day) && !td_ledger_is_founding(it);
+    return f->count && f->needed == needed && !td_ledger_known(it->first, it->seen, v->day) &&
+           !td_ledger_is_founding(it);
 }
 
 static td_status_t list_missing(td_verdict_t *v, td_err_t *err) {
@@ -89,8 +97,9 @@ static const td_verdict_missing_t *first_missing(const td_verdict_t *v) {
 static void name_release(int8_t first, int32_t seen, char *out, size_t size) {
     char day[12];
     if (first < 0) snprintf(out, size, "first seen %s", td_day_text(seen, day));
-    else snprintf(out, size, "first released in %s, %s", td_ledger_releases[first].name,
-                  td_day_text(td_ledger_releases[first].built, day));
+    else
+        snprintf(out, size, "first released in %s, %s", td_ledger_releases[first].name,
+                 td_day_text(td_ledger_releases[first].built, day));
 }
 
 static td_status_t judge_day(const td_artifact_t *a, td_verdict_t *v, td_err_t *err) {
@@ -126,8 +135,8 @@ static td_status_t judge_fallbacks(const td_artifact_t *a, td_verdict_t *v, td_e
         v->fallbacks[v->n_fallbacks++] = (td_verdict_fallback_t){row, place, off};
         char month[16];
         if (off)
-            refuse(v, TD_VERDICT_OUTSIDE_WINDOW, TD_UNSUPPORTED, "%s: %s (fallback %s) is no longer read after %s", place,
-                   row->form, row->name, td_month_text(row->month, month));
+            refuse(v, TD_VERDICT_OUTSIDE_WINDOW, TD_UNSUPPORTED, "%s: %s (fallback %s) is no longer read after %s",
+                   place, row->form, row->name, td_month_text(row->month, month));
     }
     return TD_OK;
 }
@@ -158,24 +167,32 @@ static void judge_environment(td_verdict_t *v, const td_contract_env_t *env) {
     char have[16];
     snprintf(have, sizeof have, "%d.%d%.1s", env->major % 1000, env->minor % 1000, (char[2]){env->feature, 0});
     if (env->major > 0 && *v->target && strcmp(have, v->target))
-        refuse(v, TD_VERDICT_WRONG_TARGET, TD_MISMATCH, "compiled for compute capability %s, the device has %s", v->target, have);
-    const struct { const char *what, *have; int want; } versions[] = {
-        {"CUDA toolkit", env->toolkit, TD_WATCH_TOOLKIT}, {"cuDNN", env->cudnn, TD_WATCH_CUDNN}, {"CUB", env->cub, TD_WATCH_CUB}};
+        refuse(v, TD_VERDICT_WRONG_TARGET, TD_MISMATCH, "compiled for compute capability %s, the device has %s",
+               v->target, have);
+    const struct {
+        const char *what, *have;
+        int want;
+    } versions[] = {{"CUDA toolkit", env->toolkit, TD_WATCH_TOOLKIT},
+                    {"cuDNN", env->cudnn, TD_WATCH_CUDNN},
+                    {"CUB", env->cub, TD_WATCH_CUB}};
     for (int i = 0; i < 3; i++) {
         const char *want = v->watch[versions[i].want].text;
         if (versions[i].have && older(versions[i].have, want))
-            refuse(v, TD_VERDICT_ENVIRONMENT_TOO_OLD, TD_MISMATCH, "%s %s is older than %s, which the artifact asks for",
-                   versions[i].what, versions[i].have, want);
+            refuse(v, TD_VERDICT_ENVIRONMENT_TOO_OLD, TD_MISMATCH,
+                   "%s %s is older than %s, which the artifact asks for", versions[i].what, versions[i].have, want);
     }
     if (env->devices && env->devices < v->devices)
-        refuse(v, TD_VERDICT_NEEDS_CAPABILITY, TD_MISMATCH, "runs on %u devices at the same time; there are %u", v->devices,
-               env->devices);
+        refuse(v, TD_VERDICT_NEEDS_CAPABILITY, TD_MISMATCH, "runs on %u devices at the same time; there are %u",
+               v->devices, env->devices);
 }
 
 static void judge_module(td_verdict_t *v, const td_err_t *e) {
     bool broken = e->code == TD_MALFORMED || e->code == TD_MISMATCH;
-    refuse(v, broken ? TD_VERDICT_DAMAGED : e->code == TD_NOMEM ? TD_VERDICT_UNREADABLE : TD_VERDICT_UNSUPPORTED, e->code, "%s",
-           e->text);
+    refuse(v,
+           broken                ? TD_VERDICT_DAMAGED
+           : e->code == TD_NOMEM ? TD_VERDICT_UNREADABLE
+                                 : TD_VERDICT_UNSUPPORTED,
+           e->code, "%s", e->text);
 }
 
 static void judge_handlers(td_verdict_t *v, const td_module_t *module, td_device_t *device) {
@@ -195,14 +212,15 @@ static void judge_window(td_verdict_t *v, bool strict) {
     if (!v->day || v->day <= v->leaves || !v->loads) return;
     char day[12];
     snprintf(v->reason, sizeof v->reason, "written by release %s, which left the window on %s, %d days ago",
-             td_ledger_releases[v->release.at_least].name, td_day_text(v->leaves, day), td_day_between(v->leaves, v->day));
+             td_ledger_releases[v->release.at_least].name, td_day_text(v->leaves, day),
+             td_day_between(v->leaves, v->day));
     v->kind = TD_VERDICT_OUTSIDE_WINDOW;
     v->loads = !strict;
     v->status = strict ? TD_UNSUPPORTED : TD_OK;
 }
 
 static int by_address(const void *a, const void *b) {
-    uintptr_t x = (uintptr_t)*(const void *const *)a, y = (uintptr_t)*(const void *const *)b;
+    uintptr_t x = (uintptr_t) * (const void *const *)a, y = (uintptr_t) * (const void *const *)b;
     return (x > y) - (x < y);
 }
 
@@ -220,13 +238,15 @@ static td_status_t count_duplicates(const td_artifact_t *a, td_verdict_t *v, td_
 }
 
 static uint32_t devices(const td_scan_watch_t *w) {
-    uint64_t r = w[TD_WATCH_REPLICAS].set ? w[TD_WATCH_REPLICAS].number : 1, p = w[TD_WATCH_PARTITIONS].set ? w[TD_WATCH_PARTITIONS].number : 1;
+    uint64_t r = w[TD_WATCH_REPLICAS].set ? w[TD_WATCH_REPLICAS].number : 1,
+             p = w[TD_WATCH_PARTITIONS].set ? w[TD_WATCH_PARTITIONS].number : 1;
     if (r > UINT16_MAX || p > UINT16_MAX) return 1; /* negative, or the loader refuses it */
     return (uint32_t)((r ? r : 1) * (p ? p : 1));
 }
 
 td_status_t td_verdict_make(const td_artifact_t *a, const td_module_t *module, const td_err_t *module_err,
-                            const td_contract_policy_t *policy, const td_alloc_t *alloc, td_verdict_t *out, td_err_t *err) {
+                            const td_contract_policy_t *policy, const td_alloc_t *alloc, td_verdict_t *out,
+                            td_err_t *err) {
     td_verdict_t v = {.loads = true, .day = policy->day, .played = policy->play};
     for (int i = 0; i < TD_WATCH_COUNT; i++) v.watch[i].field = watched[i];
     td_status_t s = td_scan_artifact(a, v.watch, TD_WATCH_COUNT, alloc, &v.scan, err);
@@ -255,8 +275,11 @@ void td_verdict_unopened(const td_err_t *why, td_verdict_t *out) {
     *out = (td_verdict_t){.loads = true};
     bool unreadable = why->code == TD_IO || why->code == TD_NOMEM || why->code == TD_NOTFOUND || why->code == TD_USAGE;
     bool unsupported = why->code == TD_UNSUPPORTED || why->code == TD_LIMIT;
-    refuse(out, unreadable ? TD_VERDICT_UNREADABLE : unsupported ? TD_VERDICT_UNSUPPORTED : TD_VERDICT_DAMAGED, why->code, "%s",
-           why->text);
+    refuse(out,
+           unreadable    ? TD_VERDICT_UNREADABLE
+           : unsupported ? TD_VERDICT_UNSUPPORTED
+                         : TD_VERDICT_DAMAGED,
+           why->code, "%s", why->text);
 }
 
 void td_verdict_deinit(td_verdict_t *v) {

@@ -61,7 +61,8 @@ typedef struct td_verdict_fallback {
 } td_verdict_fallback_t;
 
 enum { TD_WATCH_MAJOR, TD_WATCH_MINOR, TD_WATCH_FEATURE, TD_WATCH_TOOLKIT, TD_WATCH_CUDNN, TD_WATCH_CUB, TD_WATCH_NAME,
-       TD_WATCH_DESCRIPTION, TD_WATCH_DRIVER, TD_WATCH_PLATFORM, TD_WATCH_REPLICAS, TD_WATCH_PARTITIONS, TD_WATCH_COUNT };
+       TD_WATCH_DESCRIPTION, TD_WATCH_DRIVER, TD_WATCH_PLATFORM, TD_WATCH_REPLICAS, TD_WATCH_PARTITIONS,
+       TD_WATCH_COUNT };
 
 typedef struct td_verdict {
     td_verdict_kind_t kind;
@@ -86,7 +87,8 @@ typedef struct td_verdict {
 
 /* module: NULL when td_module_open failed; then module_err says why. On failure (memory) *out is untouched. */
 td_status_t td_verdict_make(const td_artifact_t *a, const td_module_t *module, const td_err_t *module_err,
-                            const td_contract_policy_t *policy, const td_alloc_t *alloc, td_verdict_t *out, td_err_t *err);
+                            const td_contract_policy_t *policy, const td_alloc_t *alloc, td_verdict_t *out,
+                            td_err_t *err);
 /* The verdict on what td_artifact_open refused. */
 void td_verdict_unopened(const td_err_t *why, td_verdict_t *out);
 void td_verdict_deinit(td_verdict_t *v);

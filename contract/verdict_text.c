@@ -20,7 +20,8 @@ char *td_verdict_line(const td_verdict_t *v, char *out, size_t size) {
     put(out, size, "%s", td_verdict_name(v->kind));
     if (*v->reason) put(out, size, ": %s", v->reason);
     else if (v->built) {
-        put(out, size, ": release %s, built %s", td_ledger_releases[v->release.at_least].name, td_day_text(v->built, a));
+        put(out, size, ": release %s, built %s", td_ledger_releases[v->release.at_least].name,
+            td_day_text(v->built, a));
         if (v->day) put(out, size, "; inside the window until %s", td_day_text(v->leaves, a));
     }
     for (uint32_t i = 0; v->loads && i < v->n_fallbacks; i++)

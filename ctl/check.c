@@ -29,9 +29,12 @@ static const struct argp_option options[] = {
     {"all", 'a', "STORE", 0, "Check every artifact (*.aot) in a folder of models", 0},
     CTL_CONTRACT_DATE,
     {"strict", KEY_STRICT, NULL, 0, "What is outside the window will not load", 0},
-    {"expiring-within", KEY_EXPIRING, "DAYS", 0, "List only what leaves the window in so many days (30d), or has left it", 0},
-    {"environment", 'e', "KEY=VALUE,...", 0, "Where it is to run, compared with what the artifact asks for: cc=9.0a, "
-                                             "toolkit=X.Y.Z, cudnn=X.Y.Z, cub=X.Y.Z, devices=N", 0},
+    {"expiring-within", KEY_EXPIRING, "DAYS", 0,
+     "List only what leaves the window in so many days (30d), or has left it", 0},
+    {"environment", 'e', "KEY=VALUE,...", 0,
+     "Where it is to run, compared with what the artifact asks for: cc=9.0a, "
+     "toolkit=X.Y.Z, cudnn=X.Y.Z, cub=X.Y.Z, devices=N",
+     0},
     {"schema", 's', "FILE", 0, "A newer schema (FileDescriptorSet) that names what is unknown here", 0},
     CTL_FFI_OPTION,
     {0},
@@ -68,10 +71,14 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state) {
 }
 
 static const struct argp argp = {
-    options, parse_opt, "ARTIFACT...",
+    options,
+    parse_opt,
+    "ARTIFACT...",
     "Tell whether artifacts will load, and how long.\vExit code 0: all will load; 1: at least one will not; "
     "2: at least one cannot be read, or usage.",
-    NULL, NULL, NULL};
+    NULL,
+    NULL,
+    NULL};
 
 static bool listed(const check_args_t *a, const td_verdict_t *v) {
     return a->expiring < 0 || (v->leaves && td_day_between(v->day, v->leaves) <= a->expiring);

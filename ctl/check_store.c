@@ -21,9 +21,7 @@ td_status_t ctl_paths_add(ctl_paths_t *p, const char *path, td_err_t *err) {
     return TD_OK;
 }
 
-static int by_name(const FTSENT **a, const FTSENT **b) {
-    return strcmp((*a)->fts_name, (*b)->fts_name);
-}
+static int by_name(const FTSENT **a, const FTSENT **b) { return strcmp((*a)->fts_name, (*b)->fts_name); }
 
 static bool is_artifact(const FTSENT *e) {
     size_t n = strlen(e->fts_name);
@@ -39,8 +37,7 @@ td_status_t ctl_paths_add_store(ctl_paths_t *p, const char *dir, td_err_t *err) 
             s = td_fail(err, TD_IO, "%s: %s", e->fts_path, strerror(e->fts_errno));
         else if (e->fts_level == 0 && e->fts_info != FTS_D && e->fts_info != FTS_DP)
             s = td_fail(err, TD_IO, "%s: not a folder", dir);
-        else if (is_artifact(e))
-            s = ctl_paths_add(p, e->fts_path, err);
+        else if (is_artifact(e)) s = ctl_paths_add(p, e->fts_path, err);
     }
     if (f) fts_close(f);
     free(roots[0]);
@@ -62,7 +59,8 @@ const char *ctl_source_beside(const char *path, char *out, size_t size) {
 
 void ctl_progress(uint32_t done, uint32_t all) {
     enum { WIDTH = 40 };
-    static const char full[] = "########################################", none[] = "                                        ";
+    static const char full[] = "########################################",
+                      none[] = "                                        ";
     int n = all ? (int)((uint64_t)done * WIDTH / all) : WIDTH;
     if (done == all) fputs("\r\033[K", stderr);
     else fprintf(stderr, "\r\033[K[%.*s%.*s] %u of %u", n, full, WIDTH - n, none, done, all);

@@ -29,9 +29,11 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp argp = {options, parse_opt, NULL,
-                                 "Print the contract: releases and their windows, the former forms that are read, and their months.",
-                                 NULL, NULL, NULL};
+static const struct argp argp = {
+    options, parse_opt,
+    NULL,    "Print the contract: releases and their windows, the former forms that are read, and their months.",
+    NULL,    NULL,
+    NULL};
 
 static int32_t leaves(uint32_t release) {
     return td_day_add_months(td_ledger_releases[release].built, TD_CONTRACT_WINDOW_MONTHS);
@@ -55,19 +57,20 @@ static int print_json(int32_t today) {
     char built[12], end[12], month[16];
     json_t *releases = json_array(), *fallbacks = json_array(), *ignorable = json_array();
     for (uint32_t i = 0; i < td_ledger_release_count; i++)
-        json_array_append_new(releases, json_pack("{s:s, s:s, s:s, s:b}", "release", td_ledger_releases[i].name, "built",
-                                                  td_day_text(td_ledger_releases[i].built, built), "leaves",
+        json_array_append_new(releases, json_pack("{s:s, s:s, s:s, s:b}", "release", td_ledger_releases[i].name,
+                                                  "built", td_day_text(td_ledger_releases[i].built, built), "leaves",
                                                   td_day_text(leaves(i), end), "inside", today <= leaves(i)));
     for (uint32_t i = 0; i < td_fallback_count; i++) {
         const td_fallback_t *f = &td_fallbacks[i];
-        json_array_append_new(fallbacks, json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:b}", "name", f->name, "form", f->form,
-                                                   "construct", f->construct, "last_release", f->last, "can_be_removed_in",
-                                                   td_month_text(f->month, month), "month", (int)f->month, "in_ledger",
-                                                   td_ledger_path(f->construct) != NULL));
+        json_array_append_new(fallbacks, json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:b}", "name", f->name, "form",
+                                                   f->form, "construct", f->construct, "last_release", f->last,
+                                                   "can_be_removed_in", td_month_text(f->month, month), "month",
+                                                   (int)f->month, "in_ledger", td_ledger_path(f->construct) != NULL));
     }
     for (uint32_t i = 0; i < td_ignorable_count; i++)
-        json_array_append_new(ignorable, json_pack("{s:s, s:b, s:s}", "field", td_ignorables[i].field, "always",
-                                                   td_ignorables[i].when == TD_IGNORE_ALWAYS, "why", td_ignorables[i].why));
+        json_array_append_new(ignorable,
+                              json_pack("{s:s, s:b, s:s}", "field", td_ignorables[i].field, "always",
+                                        td_ignorables[i].when == TD_IGNORE_ALWAYS, "why", td_ignorables[i].why));
     json_t *root = json_pack("{s:o, s:o, s:o}", "releases", releases, "fallbacks", fallbacks, "ignorable", ignorable);
     int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
     putchar('\n');

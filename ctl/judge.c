@@ -67,8 +67,8 @@ void ctl_judge_environment(ctl_judge_t *j, const char *arg, struct argp_state *s
         char *eq = strchr(word, '=');
         if (eq) *eq = 0;
         if (!eq || !environment_word(&j->env, word, eq + 1))
-            argp_error(state, "--environment: expected cc=X.Y[a], toolkit=, cudnn= or cub=X.Y.Z, devices=N; got %s%s%s", word,
-                       eq ? "=" : "", eq ? eq + 1 : "");
+            argp_error(state, "--environment: expected cc=X.Y[a], toolkit=, cudnn= or cub=X.Y.Z, devices=N; got %s%s%s",
+                       word, eq ? "=" : "", eq ? eq + 1 : "");
     }
     j->policy.env = &j->env;
 }
@@ -79,7 +79,9 @@ static td_status_t read_schema(ctl_judge_t *j, int fd, const char *path, td_err_
     td_buffer_init(&j->schema, td_alloc_default());
     if (fstat(fd, &st) != 0) return td_fail(err, TD_IO, "%s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) return td_fail(err, TD_IO, "%s: not a regular file", path);
-    if (st.st_size > SCHEMA_BYTES) return td_fail(err, TD_LIMIT, "%s: %lld bytes, a schema has at most %d", path, (long long)st.st_size, SCHEMA_BYTES);
+    if (st.st_size > SCHEMA_BYTES)
+        return td_fail(err, TD_LIMIT, "%s: %lld bytes, a schema has at most %d", path, (long long)st.st_size,
+                       SCHEMA_BYTES);
     td_status_t s = td_buffer_reserve(&j->schema, (size_t)st.st_size, err);
     while (s == TD_OK && j->schema.size < (size_t)st.st_size) {
         ssize_t n = read(fd, j->schema.data + j->schema.size, (size_t)st.st_size - j->schema.size);

@@ -19,11 +19,13 @@ static void print_release(const td_verdict_t *v) {
     char name[192], day[12];
     if (r->at_least < 0) return;
     const td_ledger_release_t *l = &td_ledger_releases[r->at_least];
-    printf("  release    %s%s, built %s\n", l->name, r->at_most == r->at_least ? "" : " or later", td_day_text(l->built, day));
+    printf("  release    %s%s, built %s\n", l->name, r->at_most == r->at_least ? "" : " or later",
+           td_day_text(l->built, day));
     printf("             at least %s: %s at %s\n", l->name, construct(r->newest, name, sizeof name), r->newest_place);
     if (r->oldest)
-        printf("             at most %s: %s %s%s\n", td_ledger_releases[r->at_most].name, construct(r->oldest, name, sizeof name),
-               r->oldest_place ? "at " : "is missing", r->oldest_place ? r->oldest_place : "");
+        printf("             at most %s: %s %s%s\n", td_ledger_releases[r->at_most].name,
+               construct(r->oldest, name, sizeof name), r->oldest_place ? "at " : "is missing",
+               r->oldest_place ? r->oldest_place : "");
 }
 
 static void print_window(const td_verdict_t *v) {
@@ -41,14 +43,20 @@ static void print_target(const td_verdict_t *v) {
 }
 
 static void print_needs(const td_verdict_t *v) {
-    static const struct { int watch; const char *name; } versions[] = {
-        {TD_WATCH_TOOLKIT, "CUDA toolkit"}, {TD_WATCH_CUDNN, "cuDNN"}, {TD_WATCH_CUB, "CUB"}, {TD_WATCH_DRIVER, "driver"}};
+    static const struct {
+        int watch;
+        const char *name;
+    } versions[] = {{TD_WATCH_TOOLKIT, "CUDA toolkit"},
+                    {TD_WATCH_CUDNN, "cuDNN"},
+                    {TD_WATCH_CUB, "CUB"},
+                    {TD_WATCH_DRIVER, "driver"}};
     const char *library;
     printf("  needs      %" PRIu32 " device%s", v->devices, v->devices == 1 ? "" : "s");
     for (uint32_t k = 0; (library = td_needed_library(&v->scan, k)); k++) printf(", %s", library);
     printf("\n");
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
-        if (v->watch[versions[i].watch].set) printf("             %s %s\n", versions[i].name, v->watch[versions[i].watch].text);
+        if (v->watch[versions[i].watch].set)
+            printf("             %s %s\n", versions[i].name, v->watch[versions[i].watch].text);
     for (uint32_t i = 0; i < v->scan.n_handlers; i++) printf("             handler %s\n", v->scan.handlers[i]);
 }
 
@@ -74,8 +82,11 @@ static void print_unknown(const ctl_judge_t *j, const td_verdict_t *v) {
     for (uint32_t i = 0; i < v->scan.n_unknown; i++) {
         const td_scan_unknown_t *u = &v->scan.unknown[i];
         td_span_t name = td_schema_name(td_buffer_span(&j->schema), u->type_name, u->number, u->is_value);
-        printf("  unknown    %s %" PRId64 " of %s", u->is_thunk_kind ? "thunk kind" : u->is_value ? "value" : "field", u->number,
-               u->type_name);
+        printf("  unknown    %s %" PRId64 " of %s",
+               u->is_thunk_kind ? "thunk kind"
+               : u->is_value    ? "value"
+                                : "field",
+               u->number, u->type_name);
         if (name.size) printf(", %.*s", (int)name.size, (const char *)name.data);
         printf(", at %s, %" PRIu32 " times\n", u->path, u->count);
     }

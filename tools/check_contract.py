@@ -28,7 +28,8 @@ def ledger():
     releases = re.findall(r'^RELEASE\("(.+)", (\d+)\)', text, re.M)
     types = re.findall(r'^TYPE\("(.+)", (\d), (-?\d+), (-?\d+), \d+, \d+, (\d+), (\d+)\)', text, re.M)
     items = re.findall(r'^ITEM\("(.+)", (\d+), -?\d+, (-?\d+), (-?\d+), \d+, \d+, \d+\)', text, re.M)
-    return releases, {t[0]: [(i[0], int(i[1]), int(i[3])) for i in items[int(t[4]):int(t[4]) + int(t[5])]] for t in types}
+    rows = [(name, int(number), int(last)) for name, number, _, last in items]
+    return releases, {t[0]: rows[int(t[4]):int(t[4]) + int(t[5])] for t in types}
 
 
 def schema_blocks():
@@ -73,7 +74,8 @@ def check_schema(say):
             continue
         want_numbers, want_names = wanted(types[full], fields, len(releases) - 1)
         if want_numbers != numbers or want_names != names:
-            say(f"{path.name}: {full}: reserved {sorted(numbers)} {sorted(names)}, the ledger wants {sorted(want_numbers)} {sorted(want_names)}")
+            say(f"{path.name}: {full}: reserved {sorted(numbers)} {sorted(names)}; "
+                f"the ledger wants {sorted(want_numbers)} {sorted(want_names)}")
 
 
 def statements(values):
@@ -109,7 +111,8 @@ def month_after(built):
 
 def check_fallbacks(thunkctl, say):
     built = dict(ledger()[0])
-    rows = json.loads(subprocess.run([thunkctl, "contract", "--json"], capture_output=True, check=True).stdout)["fallbacks"]
+    printed = subprocess.run([thunkctl, "contract", "--json"], capture_output=True, check=True).stdout
+    rows = json.loads(printed)["fallbacks"]
     cited = {}
     for folder in ("proto", "runtime"):
         for path in sorted((ROOT / folder).rglob("*.[ch]")):
@@ -148,7 +151,8 @@ def main(args):
     n = check_fallbacks(args[0], bad.append)
     if len(args) == 2:
         table = ROOT / "contract/ledger_table.inc"
-        made = subprocess.run([sys.executable, ROOT / "tools/gen_ledger.py", "--check", args[1], table], capture_output=True, text=True)
+        command = [sys.executable, ROOT / "tools/gen_ledger.py", "--check", args[1], table]
+        made = subprocess.run(command, capture_output=True, text=True)
         if made.returncode:
             bad.append(made.stdout.strip() or made.stderr.strip())
     for line in bad:

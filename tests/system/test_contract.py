@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts: thunkctl check, contract and run --contract-date; a daemon that plays a day. On THUNKD_CORPUS, every verdict."""
+"""Verdicts: thunkctl check, contract and run --contract-date; a daemon that plays a day; the corpus."""
 import json
 import os
 import pathlib
-import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -19,8 +19,8 @@ from daemon_fixture import BUILD, ROOT, Daemon, read_safetensors
 
 MODEL = ROOT / "samples/store/digits/1/h100_sxm.aot"
 CORPUS = os.environ.get("THUNKD_CORPUS")
-BUILT = {"0.8.0": "2025-10-15", "0.9.2": "2026-03-18", "0.10.1": "2026-05-18", "0.10.2": "2026-06-17", "0.11.0": "2026-07-16",
-         "0.11.2": "2026-09-17", "0.12.0.1": "2026-10-20"}
+BUILT = {"0.8.0": "2025-10-15", "0.9.2": "2026-03-18", "0.10.1": "2026-05-18", "0.10.2": "2026-06-17",
+         "0.11.0": "2026-07-16", "0.11.2": "2026-09-17", "0.12.0.1": "2026-10-20"}
 DAY = "2026-11-30"
 OUTSIDE = {"0.8.0", "0.9.2", "0.10.1"}  # on DAY
 
@@ -74,22 +74,24 @@ class Check(unittest.TestCase):
         for day, rc, verdict in (("2027-04-20", 0, "compatible"), ("2027-04-21", 0, "outside-window")):
             got, (v,) = check("--contract-date", day, MODEL)
             self.assertEqual((got, v["verdict"]), (rc, verdict))
-        self.assertEqual(v["window"], {"day": "2027-04-21", "leaves": "2027-04-20", "inside": False, "days_left": -1, "age_days": 183})
+        want = {"day": "2027-04-21", "leaves": "2027-04-20", "inside": False, "days_left": -1, "age_days": 183}
+        self.assertEqual(v["window"], want)
         self.assertEqual(check("--strict", "--contract-date", "2027-04-21", MODEL)[0], 1)
         self.assertEqual(check("--contract-date", "2027-03-01", "--expiring-within", "30d", MODEL)[1], [])
         self.assertEqual(len(check("--contract-date", "2027-04-01", "--expiring-within", "30d", MODEL)[1]), 1)
 
     def test_environment(self):
-        for env, verdict in (("cc=9.0a,toolkit=13.0.0,cudnn=9.12.0,cub=3.2.0,devices=8", "compatible"), ("cc=10.0a", "wrong-target"),
-                             ("cc=9.0", "wrong-target"), ("toolkit=12.0.0", "environment-too-old")):
+        for env, verdict in (("cc=9.0a,toolkit=13.0.0,cudnn=9.12.0,cub=3.2.0,devices=8", "compatible"),
+                             ("cc=10.0a", "wrong-target"), ("cc=9.0", "wrong-target"),
+                             ("toolkit=12.0.0", "environment-too-old")):
             rc, (v,) = check("--environment", env, MODEL)
             self.assertEqual((rc, v["verdict"]), (int(verdict != "compatible"), verdict), v["reason"])
 
     def test_usage(self):
         (self.dir / "text").write_text("no schema")
-        for args in ((), ("--contract-date", "2026-13-01", MODEL), ("--expiring-within", "soon", MODEL), ("--environment", "cc=9", MODEL),
-                     ("--environment", "cpu=1", MODEL), ("--schema", self.dir / "none", MODEL), ("--all", self.dir / "none"),
-                     (self.dir / "none.aot",)):
+        for args in ((), ("--contract-date", "2026-13-01", MODEL), ("--expiring-within", "soon", MODEL),
+                     ("--environment", "cc=9", MODEL), ("--environment", "cpu=1", MODEL),
+                     ("--schema", self.dir / "none", MODEL), ("--all", self.dir / "none"), (self.dir / "none.aot",)):
             self.assertEqual(ctl("check", *args)[0], 2, args)
         self.assertEqual(ctl("check", "--schema", self.dir / "text", MODEL)[0], 1)
 
@@ -108,7 +110,8 @@ class Check(unittest.TestCase):
         rc, out, _ = ctl("contract", "--json")
         c = json.loads(out)
         self.assertEqual(rc, 0)
-        self.assertEqual({r["release"]: r["built"] for r in c["releases"]} | BUILT, {r["release"]: r["built"] for r in c["releases"]})
+        built = {r["release"]: r["built"] for r in c["releases"]}
+        self.assertEqual(built | BUILT, built)
         self.assertTrue(all(f["in_ledger"] for f in c["fallbacks"]))
         self.assertIn("can be removed in", ctl("contract")[1])
 
@@ -187,8 +190,8 @@ class Corpus(unittest.TestCase):
             want = read_safetensors(folder / "outputs.safetensors")
             for day in ("2026-05-18", "2026-07-16", "2026-10-20"):
                 with self.subTest(model=model, day=day), tempfile.TemporaryDirectory() as d:
-                    rc, _, err = ctl("run", "--contract-date", day, "--inputs", folder / "inputs.safetensors", "--outputs",
-                                     f"{d}/out", folder / "0.12.0.1/h100_sxm.aot")
+                    rc, _, err = ctl("run", "--contract-date", day, "--inputs", folder / "inputs.safetensors",
+                                     "--outputs", f"{d}/out", folder / "0.12.0.1/h100_sxm.aot")
                     self.assertEqual(rc, 0, err)
                     got = read_safetensors(f"{d}/out")
                     for k, w in want.items():
@@ -200,13 +203,14 @@ class Corpus(unittest.TestCase):
         check(*self.files)
         each = (time.monotonic() - start) / len(self.files)
         largest = max(self.files, key=lambda f: f.stat().st_size)
-        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-        peak = int(subprocess.run(["/usr/bin/env", "python3", "-c", "import resource, subprocess, sys; subprocess.run(sys.argv[1:]); "
-                                   "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)", BUILD / "thunkctl", "check", "-b",
-                                   largest], capture_output=True, text=True).stdout.split()[-1])
-        print(f"check: {each * 1e3:.1f} ms each of {len(self.files)}; {peak} KiB for {largest.stat().st_size >> 10} KiB ({before} before)")
+        measure = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:]); "
+                   "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+        command = [sys.executable, "-c", measure, BUILD / "thunkctl", "check", "-b", largest]
+        peak = int(subprocess.run(command, capture_output=True, text=True).stdout.split()[-1])
+        size = largest.stat().st_size >> 10
+        print(f"check: {each * 1e3:.1f} ms each of {len(self.files)}; {peak} KiB for an artifact of {size} KiB")
         self.assertLess(each, 0.1)
-        self.assertLess(peak, (16 << 10) + 2 * (largest.stat().st_size >> 10) + (16 << 10))
+        self.assertLess(peak, (16 << 10) + 2 * size + (16 << 10))
 
 
 if __name__ == "__main__":

@@ -47,12 +47,13 @@ static void judge_on(int32_t day) { judge(&(td_contract_policy_t){.day = day}); 
 static void play(int32_t day) { judge(&(td_contract_policy_t){.day = day, .play = true}); }
 
 #define HOLDS(text, part) ck_assert_msg(strstr(text, part) != NULL, "'%s' lacks '%s'", text, part)
-#define VERDICT(k, l)                                                                           \
+#define VERDICT(k, l)                                                                                                  \
     ck_assert_msg(v.kind == (k) && v.loads == (l), "%s %d: %s", td_verdict_name(v.kind), v.loads, v.reason)
 
 static Xla__Gpu__CustomKernelThunkProto *kernel(void) {
     for (size_t i = 0; i < exe()->n_thunks; i++)
-        if (exe()->thunks[i]->impl_case == XLA__GPU__THUNK_PROTO__IMPL_CUSTOM_KERNEL_THUNK) return exe()->thunks[i]->custom_kernel_thunk;
+        if (exe()->thunks[i]->impl_case == XLA__GPU__THUNK_PROTO__IMPL_CUSTOM_KERNEL_THUNK)
+            return exe()->thunks[i]->custom_kernel_thunk;
     ck_abort_msg("the sample has no kernel");
     return NULL;
 }
@@ -71,7 +72,8 @@ START_TEST(ledger) {
     ck_assert_ptr_null(td_ledger_type("xla.gpu.Thunk"));
     ck_assert_ptr_null(td_ledger_path("ThunkProto"));
     ck_assert_int_eq(td_ledger_release("0.11.3"), -1);
-    for (uint32_t i = 1; i < td_ledger_type_count; i++) ck_assert_int_lt(strcmp(td_ledger_types[i - 1].name, td_ledger_types[i].name), 0);
+    for (uint32_t i = 1; i < td_ledger_type_count; i++)
+        ck_assert_int_lt(strcmp(td_ledger_types[i - 1].name, td_ledger_types[i].name), 0);
     for (uint32_t i = 0; i < td_ledger_type_count; i++)
         for (uint32_t k = 0; k < td_ledger_types[i].n_items; k++)
             ck_assert_ptr_eq(td_ledger_owner(&td_ledger_items[td_ledger_types[i].item + k]), &td_ledger_types[i]);
@@ -82,7 +84,8 @@ START_TEST(days) {
     char text[16];
     ck_assert_int_eq(td_day_parse("2026-02-29"), 0);
     ck_assert_int_eq(td_day_parse("2028-02-29"), 20280229);
-    const char *const bad[] = {"", "2026", "2026-1-01", "2026-13-01", "2026-00-10", "2026-01-32", "2026-01-01x", "x026-01-01"};
+    const char *const bad[] = {"",           "2026",       "2026-1-01",   "2026-13-01",
+                               "2026-00-10", "2026-01-32", "2026-01-01x", "x026-01-01"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) ck_assert_int_eq(td_day_parse(bad[i]), 0);
     ck_assert_int_eq(td_day_of(0), 19700101);
     ck_assert_int_eq(td_day_of(1796083199), 20261130); /* date -u -d @1796083199 */
@@ -157,8 +160,10 @@ START_TEST(plays_a_day) {
     VERDICT(TD_VERDICT_COMPATIBLE, true);
     play(20260517);
     VERDICT(TD_VERDICT_NEEDS_NEWER_RUNTIME, false);
-    HOLDS(v.reason, "custom_kernel_thunk.zeroed_output_buffer_indices: xla.gpu.CustomKernelThunkProto.zeroed_output_buffer_indices "
-                    "(first released in 0.10.1, 2026-05-18) is unknown on 2026-05-17");
+    HOLDS(
+        v.reason,
+        "custom_kernel_thunk.zeroed_output_buffer_indices: xla.gpu.CustomKernelThunkProto.zeroed_output_buffer_indices "
+        "(first released in 0.10.1, 2026-05-18) is unknown on 2026-05-17");
 }
 END_TEST
 
@@ -225,8 +230,14 @@ START_TEST(damage) {
 END_TEST
 
 START_TEST(environment) {
-    const struct { td_contract_env_t env; td_verdict_kind_t want; const char *text; } cases[] = {
-        {{.major = 9, .feature = 'a', .toolkit = "12.8.0", .cudnn = "9.10.0", .cub = "3.1.2", .devices = 1}, TD_VERDICT_COMPATIBLE, ""},
+    const struct {
+        td_contract_env_t env;
+        td_verdict_kind_t want;
+        const char *text;
+    } cases[] = {
+        {{.major = 9, .feature = 'a', .toolkit = "12.8.0", .cudnn = "9.10.0", .cub = "3.1.2", .devices = 1},
+         TD_VERDICT_COMPATIBLE,
+         ""},
         {{.major = 9}, TD_VERDICT_WRONG_TARGET, "capability 9.0a, the device has 9.0"},
         {{.major = 10, .feature = 'a'}, TD_VERDICT_WRONG_TARGET, "the device has 10.0a"},
         {{.toolkit = "12.7.99"}, TD_VERDICT_ENVIRONMENT_TOO_OLD, "CUDA toolkit 12.7.99 is older than 12.8.0"},
@@ -266,9 +277,15 @@ START_TEST(ignorable_values) {
     int64_t ids[] = {7};
     op.id = 7, op.shape = &shape, in.id = 8, in.operand_ids = ids, in.n_operand_ids = 1;
     comp.instructions = all, comp.n_instructions = 2;
-    const struct { Xla__PrimitiveType type; const char *order; bool may; } cases[] = {
-        {XLA__PRIMITIVE_TYPE__S32, "TOTAL", true}, {XLA__PRIMITIVE_TYPE__F32, "PARTIAL", true},
-        {XLA__PRIMITIVE_TYPE__F32, "TOTAL", false}, {XLA__PRIMITIVE_TYPE__BF16, "WEAK", false}, {XLA__PRIMITIVE_TYPE__PRED, "TOTAL", true}};
+    const struct {
+        Xla__PrimitiveType type;
+        const char *order;
+        bool may;
+    } cases[] = {{XLA__PRIMITIVE_TYPE__S32, "TOTAL", true},
+                 {XLA__PRIMITIVE_TYPE__F32, "PARTIAL", true},
+                 {XLA__PRIMITIVE_TYPE__F32, "TOTAL", false},
+                 {XLA__PRIMITIVE_TYPE__BF16, "WEAK", false},
+                 {XLA__PRIMITIVE_TYPE__PRED, "TOTAL", true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         shape.element_type = cases[i].type;
         in.comparison_order = (char *)(uintptr_t)cases[i].order;
@@ -320,7 +337,8 @@ START_TEST(out_of_memory) {
         td_err_t err = {0};
         td_verdict_t w = {0};
         counter.fail_at = counter.gets + k;
-        td_status_t s = td_verdict_make(artifact, NULL, &(td_err_t){.code = TD_UNSUPPORTED}, &p, &counter.base, &w, &err);
+        td_status_t s =
+            td_verdict_make(artifact, NULL, &(td_err_t){.code = TD_UNSUPPORTED}, &p, &counter.base, &w, &err);
         if (s == TD_OK) {
             td_verdict_deinit(&w);
             break;
