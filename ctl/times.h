@@ -15,7 +15,8 @@ typedef struct ctl_times {
 
 /* Minimum and median, then the slowest thunks. */
 td_status_t ctl_times_print(const ctl_times_t *t, td_err_t *err);
-/* The same as one JSON object with name, runs, min_ms, median_ms, times_ms, cpu_ms and profile, of all thunks that ran. */
+/* The same as one JSON object with name, runs, min_ms, median_ms, times_ms, cpu_ms and profile: all thunks that
+ * ran, slowest first. */
 td_status_t ctl_times_json(const ctl_times_t *t, td_err_t *err);
 
 #endif

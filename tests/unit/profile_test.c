@@ -101,7 +101,8 @@ START_TEST(a_program_tells_its_thunks) {
     td_binding_t *b = NULL;
     const void *inputs[64] = {0}, *outputs[8] = {0};
     ck_assert(!td_payload_table_create(td_alloc_default(), &table, &err));
-    ck_assert(!td_artifact_open_file("samples/store/digits/1/h100_sxm.aot", table, td_alloc_default(), &artifact, &err));
+    static const char sample[] = "samples/store/digits/1/h100_sxm.aot";
+    ck_assert(!td_artifact_open_file(sample, table, td_alloc_default(), &artifact, &err));
     exe_t *exe = (exe_t *)(uintptr_t)artifact->exe;
     size_t n = exe->n_thunks;
     thunk_t *loop = loop_of(exe, 3, seq(n, exe->thunks));
