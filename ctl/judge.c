@@ -119,6 +119,13 @@ static td_status_t open_device(ctl_judge_t *j, const td_module_t *m, td_err_t *e
     return s;
 }
 
+/* Whoever prints the verdict says which file it is. */
+static void strip_path(td_err_t *err, const char *path) {
+    size_t n = strlen(path);
+    if (!strncmp(err->text, path, n) && !strncmp(err->text + n, ": ", 2))
+        memmove(err->text, err->text + n + 2, strlen(err->text + n + 2) + 1);
+}
+
 void ctl_judge_file(ctl_judge_t *j, const char *path, ctl_load_t *l, td_verdict_t *v) {
     const td_alloc_t *alloc = td_alloc_default();
     td_err_t err = {0}, module_err = {0};
@@ -132,5 +139,7 @@ void ctl_judge_file(ctl_judge_t *j, const char *path, ctl_load_t *l, td_verdict_
         s = td_verdict_make(l->artifact, l->module, &module_err, &j->policy, alloc, v, &err);
     }
     if (s == TD_NOTFOUND) s = err.code = TD_IO; /* a file that we cannot read, as any other */
-    if (s != TD_OK) td_verdict_unopened(&err, v);
+    if (s == TD_OK) return;
+    strip_path(&err, path);
+    td_verdict_unopened(&err, v);
 }
