@@ -4,8 +4,9 @@
 
 #include "runtime/host/macro_ops.h"
 #include "runtime/host/pool.h"
+#include "runtime/host/vec.h"
 
-enum { TILE = 128 };
+enum { TILE = 256 };
 
 typedef struct gather {
     td_strided_t window;
@@ -97,23 +98,26 @@ static td_status_t batches(const td_hlo_instr_t *instr, const int64_t *as, const
 }
 
 /* Elements [first, last) of a flat result. */
-static void flat_run(const gather_t *x, const char *operand, const void *indices, int64_t first, int64_t last, char *out) {
-    int64_t at[TILE];
+static void flat_run(const gather_t *x, const char *operand, const int32_t *indices, int64_t first, int64_t last, char *out) {
+    int32_t at[TILE];
     for (int64_t t = first; t < last; t += TILE) {
         size_t n = last - t < TILE ? (size_t)(last - t) : TILE;
         memset(at, 0, sizeof at);
-        for (uint32_t k = 0; k < x->comps; k++) {
-            const int32_t *p = (const int32_t *)indices + t * x->index_stride + k * x->comp_stride;
-            int64_t max = x->max[k], stride = x->stride[k], step = x->index_stride;
-            for (size_t i = 0; i < n; i++) at[i] += td_clamp_index(p[(int64_t)i * step], max) * stride;
+        for (uint32_t k = 0; k < x->comps; k++)
+            td_vec()->add_index(indices + t * x->index_stride + k * x->comp_stride, x->index_stride, (int32_t)x->max[k], (int32_t)x->stride[k], at, n);
+        if (x->size == 4) {
+            td_vec()->take4((const uint32_t *)(const void *)operand, at, n, (uint32_t *)(void *)out + t);
+            continue;
         }
-        td_take(x->size, operand, at, n, out + t * x->size);
+        int64_t wide[TILE];
+        for (size_t i = 0; i < n; i++) wide[i] = at[i];
+        td_take(x->size, operand, wide, n, out + t * x->size);
     }
 }
 
-static void find_flat(gather_t *x) {
+static void find_flat(gather_t *x, int64_t operand_count) {
     int64_t result, operand;
-    x->flat = !x->window.rank && !x->window.empty && x->type == TD_S32 && td_dims_join(&x->index, 0, &x->index_stride) &&
+    x->flat = operand_count <= INT32_MAX && !x->window.rank && !x->window.empty && x->type == TD_S32 && td_dims_join(&x->index, 0, &x->index_stride) &&
               td_dims_join(&x->result, 0, &result) && (result == 1 || x->count == 1) && td_dims_join(&x->operand, 0, &operand) && !operand;
 }
 
@@ -138,7 +142,7 @@ td_status_t td_gather_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, vo
     x->size = td_elem(a);
     x->elements = instr->shape->count;
     if (!instr->shape->count) x->count = 0;
-    find_flat(x);
+    find_flat(x, a->count);
     *out_state = x;
     *out_scratch = 0;
     return TD_OK;

@@ -34,6 +34,9 @@ typedef struct td_vec {
     const td_pw_fn_t *bf16;                /* add, subtract, multiply in f32, rounded to bf16 */
     /* An 8 x 8 block of elements of 2, 4 or 8 bytes, transposed; strides between rows in bytes. */
     void (*transpose8)(uint32_t size, const char *src, int64_t src_stride, char *dst, int64_t dst_stride);
+    /* at[i] += clamp(index[i * step], 0, max) * stride; what does not fit in 32 bits must not come in. */
+    void (*add_index)(const int32_t *index, int64_t step, int32_t max, int32_t stride, int32_t *at, size_t n);
+    void (*take4)(const uint32_t *src, const int32_t *at, size_t n, uint32_t *dst); /* dst[i] = src[at[i]] */
     /* Sums in f32 lanes over runs of at most TD_PW_TILE elements: error of a tree. */
     float (*sum)(const float *x, size_t n);
     float (*dot)(const float *x, const float *y, size_t n);

@@ -70,6 +70,16 @@ static void add_wide(const float *restrict x, double *restrict y, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] += (double)x[i];
 }
 
+static void add_index(const int32_t *index, int64_t step, int32_t max, int32_t stride, int32_t *restrict at, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        int32_t x = index[(int64_t)i * step];
+        at[i] += (x < 0 ? 0 : x > max ? max : x) * stride;
+    }
+}
+static void take4(const uint32_t *restrict src, const int32_t *restrict at, size_t n, uint32_t *restrict dst) {
+    for (size_t i = 0; i < n; i++) dst[i] = src[at[i]];
+}
+
 static inline float max2(float x, float y) { return x != x ? x : y != y ? y : x >= y ? x : y; }
 static float max(const float *x, size_t n) {
     float a[LANES];
@@ -92,5 +102,5 @@ const td_vec_t TD_V(td_vec) = {
     .select = {select_uint8_t, select_uint16_t, select_uint32_t, select_uint64_t, select_u128_t},
     .pair = td_pairs_isa, .scalar = td_scalars_isa, .bf16 = td_bf16_isa, .transpose8 = td_transpose8_isa, .convert = td_convert_isa, .small_load = td_small_load_isa, .small_store = td_small_store_isa,
     .small_round = td_small_round_isa, .sum = sum, .dot = dot, .dot_bf16 = dot_bf16, .dot_bf16_rounded = dot_bf16_rounded, .axpy_bf16_rounded = axpy_bf16_rounded, .axpy = axpy,
-    .axpy_bf16 = axpy_bf16, .add_wide = add_wide, .max = max,
+    .axpy_bf16 = axpy_bf16, .add_wide = add_wide, .add_index = add_index, .take4 = take4, .max = max,
 };

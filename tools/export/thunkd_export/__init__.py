@@ -11,6 +11,7 @@ stored beside it and can be changed without compiling again. The folder receives
 
     <target>.aot            the executable
     weights.safetensors     the weights by parameter index: "1", "2", ...
+    source.stablehlo        the function as StableHLO: with it, and no other source, it can be compiled anew
     model.yaml              names of inputs and outputs, indices of the weights
 """
 from .compile import compile_for

@@ -5,7 +5,7 @@ import pathlib
 import jax
 import numpy as np
 
-from .compile import compile_for
+from .compile import compile_for, source_for
 from .safetensors import write_safetensors
 
 
@@ -32,6 +32,7 @@ def export(fn, weights, inputs, outputs, folder, target="h100_sxm", compiler_opt
     folder.mkdir(parents=True, exist_ok=True)
     indices = range(count, count + len(leaves))
     (folder / f"{target}.aot").write_bytes(executable)
+    (folder / "source.stablehlo").write_bytes(source_for(flat, [*inputs.values(), *leaves]))
     write_safetensors(folder / "weights.safetensors", {str(i): leaf for i, leaf in zip(indices, leaves)})
     (folder / "model.yaml").write_text(
         f"inputs: [{', '.join(inputs)}]\n"
