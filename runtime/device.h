@@ -94,6 +94,8 @@ struct td_device {
     const td_alloc_t *alloc;
     bool host_memory;      /* device memory is host memory, and the main stream is done when enqueuing returns */
     uint64_t stream_bytes; /* host memory of a stream that is not the main one */
+    uint64_t light_bytes; /* async bodies that touch less stay on the stream that starts them: done sooner than
+                             * another stream would begin */
     const struct td_ffi_registry *ffi; /* user handlers, borrowed; NULL: none */
 };
 struct td_stream {

@@ -26,6 +26,27 @@ static uint32_t lane_of(td_program_t *p, const td_thunk_t *t) {
     return p->n_lanes++;
 }
 
+/* Bytes that the thunks touch; UINT64_MAX for what may take long whatever it touches. */
+static uint64_t touched(const td_seq_t *s) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const td_thunk_t *t = &s->v[i];
+        if (t->kind->enqueue == td_slice_fusion_enqueue) { /* moves slices, not its arguments */
+            if (td_add_u64(sum, touched(&t->seqs[0]), &sum)) continue;
+            return UINT64_MAX;
+        }
+        if (t->n_seqs || t->kind->enqueue == td_custom_call_enqueue) return UINT64_MAX;
+        for (uint32_t k = 0; k < t->n_args; k++)
+            if (!td_add_u64(sum, t->args[k].size, &sum)) return UINT64_MAX;
+    }
+    return sum;
+}
+
+/* A body that is done sooner than another thread is awake stays on the stream that starts it. */
+static bool light(const td_program_t *p, const td_thunk_t *t) {
+    return t->kind->enqueue == td_async_start_enqueue && touched(&t->seqs[0]) < p->dev->light_bytes;
+}
+
 static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, const char *what, const td_seq_t *from,
                          td_seq_t *to, td_err_t *err) {
     td_seq_t joined = *from;
@@ -62,7 +83,8 @@ static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, c
         if (f->n_args > p->max_args) p->max_args = f->n_args;
         if (f->kind->lower) st = f->kind->lower(p->dev, m->hlo, f, t, &p->arena, &scratch, err);
         if (scratch > p->lanes[lane].scratch) p->lanes[lane].scratch = scratch;
-        t->lane = f->stream_use == TD_STREAM_MAIN ? lane : lane_of(p, f);
+        if (light(p, f)) t->stream_use = TD_STREAM_MAIN;
+        t->lane = t->stream_use == TD_STREAM_MAIN ? lane : lane_of(p, f);
         if (f->kind->enqueue == td_async_start_enqueue && f->pair >= p->n_pairs) p->n_pairs = f->pair + 1;
         for (uint32_t k = 0; k < f->n_seqs && !st; k++) {
             char name[24];

@@ -176,6 +176,7 @@ __attribute__((visibility("default"))) td_status_t td_host_device_open(const cha
     }
     openblas_set_num_threads(1);
     d->base.host_memory = !d->delayed;
+    if (!d->delayed) d->base.light_bytes = 1 << 16; /* some microseconds, as waking a thread takes */
     *out = &d->base;
     return TD_OK;
 }

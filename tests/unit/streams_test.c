@@ -103,10 +103,13 @@ static void make_inputs(void) {
         inputs[i] = f;
     }
 }
+static uint64_t light; /* 0: every body on the stream that it names */
+
 static void open_program(const char *options) { /* of the host device */
     td_err_t err = {0};
     td_module_t *m = NULL;
     ck_assert_msg(!td_host_device_open(options, &spoilt, &dev, &err), "%s", err.text);
+    dev->light_bytes = light;
     ck_assert_msg(!td_module_open(artifact, &counter.base, &m, &err), "%s", err.text);
     ck_assert_msg(!td_program_create(m, dev, &counter.base, &program, &err), "%s", err.text);
     td_module_close(m);
@@ -161,6 +164,20 @@ START_TEST(answers_stay_the_same) {
         ck_assert(same(&got, &want));
     }
     close_program();
+}
+END_TEST
+
+/* Small bodies stay on the stream that starts them, and nothing changes. */
+START_TEST(light_bodies_stay) {
+    ask_original();
+    rewrite(_i);
+    light = UINT64_MAX;
+    open_program("");
+    ck_assert_uint_le(program->n_lanes, _i == 2 ? 2 : 1); /* a body that starts another counts as long */
+    answer(&got);
+    ck_assert(same(&got, &want));
+    close_program();
+    light = 0;
 }
 END_TEST
 
@@ -347,6 +364,7 @@ int main(void) {
     tcase_add_checked_fixture(t, setup_sample, teardown);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(t, answers_stay_the_same, 0, FORMS);
+    tcase_add_loop_test(t, light_bodies_stay, 0, FORMS);
     tcase_add_test(t, every_wait_is_needed);
     tcase_add_loop_test(c, every_wait_of_a_compiler_is_needed, 0, 2);
     tcase_add_test(t, streams_are_folded);
