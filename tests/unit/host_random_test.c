@@ -189,7 +189,7 @@ static void random_case(uint64_t seed, int n_threads) {
 START_TEST(fusions) {
     static const int threads[] = {1, 2, 5};
     const char *from = getenv("HOST_RANDOM_SEED"), *rounds = getenv("HOST_RANDOM_ROUNDS");
-    uint64_t first = from ? strtoull(from, NULL, 10) : 1, n = rounds ? strtoull(rounds, NULL, 10) : 600;
+    uint64_t first = from ? strtoull(from, NULL, 10) : 1, n = rounds ? strtoull(rounds, NULL, 10) : 300;
     for (uint64_t i = first; i < first + n; i++) random_case(i, threads[i % 3]);
 }
 END_TEST

@@ -37,7 +37,7 @@ START_TEST(strided_copies) {
     static const uint32_t sizes[] = {1, 2, 4, 8, 16};
     uint64_t seed = 9 + (uint64_t)_i;
     if (!td_vec_use(sets[_i])) return;
-    for (int round = 0; round < 1500; round++) {
+    for (int round = 0; round < 500; round++) {
         uint32_t size = sizes[dice(&seed, 5)], rank = 2 + (uint32_t)dice(&seed, 3),
                  order[2][4] = {{0, 1, 2, 3}, {0, 1, 2, 3}};
         int64_t dims[4], stride[2][4], total = 1, low = 0, high = 0, span[2] = {1, 1};
