@@ -18,7 +18,7 @@ typedef struct sort {
     td_pw_t *less;
     uint32_t n_columns;
     column_t *columns;
-    int64_t rows, n;
+    int64_t rows, n, batch; /* batch: short rows that are sorted in step */
     uint64_t index_at, other_at, off_at, lanes_at, less_at, pw_at;
 } sort_t;
 
@@ -66,15 +66,16 @@ td_status_t td_sort_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void
     if ((st = td_pw_compile_scalar(instr->called[0], arena, &s->less, err))) return td_prefix(err, st, "%s", instr->name);
     s->n_columns = instr->n_operands;
     s->n = td_operand(instr, 0)->count ? td_operand(instr, 0)->dims[instr->dimensions.v[0]] : 0;
-    uint64_t *t = out_scratch;
+    s->batch = s->n && s->n < TD_PW_TILE ? TD_PW_TILE / s->n : 1;
+    uint64_t *t = out_scratch, all;
     *t = 0;
-    bool ok = td_reserve(t, (uint64_t)s->n, 8, &s->index_at) && td_reserve(t, (uint64_t)s->n, 8, &s->other_at) &&
+    bool ok = td_mul_u64((uint64_t)s->n, (uint64_t)s->batch, &all) && td_reserve(t, all, 8, &s->index_at) && td_reserve(t, all, 8, &s->other_at) &&
               td_reserve(t, TD_PW_TILE, 16, &s->off_at) && td_reserve(t, TD_PW_TILE, sizeof(merge_t), &s->lanes_at) &&
               td_reserve(t, TD_PW_TILE, 1, &s->less_at) && td_reserve(t, td_pw_scratch(s->less), 1, &s->pw_at);
     for (uint32_t k = 0; k < s->n_columns && ok; k++) {
         column_t *c = &s->columns[k];
         columns(instr, k, c);
-        ok = td_reserve(t, (uint64_t)s->n, c->size, &c->keys_at) && td_reserve(t, TD_PW_TILE, c->size, &c->a_at) &&
+        ok = td_reserve(t, all, c->size, &c->keys_at) && td_reserve(t, TD_PW_TILE, c->size, &c->a_at) &&
              td_reserve(t, TD_PW_TILE, c->size, &c->b_at);
     }
     TD_NEED_AS(TD_LIMIT, ok, "scratch of a sort overflows");
@@ -181,18 +182,23 @@ static size_t cut(const sort_t *s, char *m, merge_t pair, merge_t *lanes, const 
     return (size_t)parts;
 }
 
-/* The sorted order of a row's keys. */
-static const int64_t *order(const sort_t *s, char *m) {
+/* The sorted order of the keys of some rows, each by itself. */
+static const int64_t *order(const sort_t *s, int64_t rows, char *m) {
     int64_t *from = (int64_t *)(void *)(m + s->index_at), *to = (int64_t *)(void *)(m + s->other_at);
     merge_t *lanes = (merge_t *)(void *)(m + s->lanes_at);
-    for (int64_t i = 0; i < s->n; i++) from[i] = i;
+    for (int64_t i = 0; i < rows * s->n; i++) from[i] = i;
     for (int64_t w = 1; w < s->n; w *= 2) {
-        for (int64_t at = 0; at < s->n;) {
+        int64_t row = 0, at = 0;
+        while (row < rows) {
             size_t n = 0;
-            while (n + PARTS <= TD_PW_TILE && at < s->n) {
-                merge_t pair = {at, least(at + w, s->n), least(at + w, s->n), least(at + 2 * w, s->n), at};
+            for (; n + PARTS <= TD_PW_TILE && row < rows; at += 2 * w) {
+                int64_t end = (row + 1) * s->n;
+                if (at >= end) { /* the next row */
+                    at = end - 2 * w, row++;
+                    continue;
+                }
+                merge_t pair = {at, least(at + w, end), least(at + w, end), least(at + 2 * w, end), at};
                 n += cut(s, m, pair, lanes + n, from);
-                at += 2 * w;
             }
             merge_lanes(s, m, lanes, n, from, to);
         }
@@ -203,30 +209,36 @@ static const int64_t *order(const sort_t *s, char *m) {
     return from;
 }
 
+static void load_row(const sort_t *s, const column_t *c, const void *in, int64_t row, int64_t to, char *m) {
+    int64_t *off = (int64_t *)(void *)(m + s->off_at), base;
+    td_dims_offsets(&c->in_rows, row, 1, &base);
+    for (int64_t i = 0; i < s->n; i += TD_PW_TILE) {
+        size_t n = (size_t)least(TD_PW_TILE, s->n - i);
+        td_dims_offsets(&c->in_row, i, n, off);
+        td_take(c->size, (const char *)in + base * c->size, off, n, m + c->keys_at + (to + i) * c->size);
+    }
+}
+
+static void store_row(const sort_t *s, const column_t *c, void *out, int64_t row, const int64_t *sorted, char *m) {
+    int64_t *off = (int64_t *)(void *)(m + s->off_at), base;
+    td_dims_offsets(&c->out_rows, row, 1, &base);
+    for (int64_t i = 0; i < s->n; i += TD_PW_TILE) {
+        size_t n = (size_t)least(TD_PW_TILE, s->n - i);
+        td_dims_offsets(&c->out_row, i, n, off);
+        td_take(c->size, m + c->keys_at, sorted + i, n, m + c->a_at);
+        td_put(c->size, m + c->a_at, off, n, (char *)out + base * c->size);
+    }
+}
+
 void td_sort_run(const void *state, const void *const *in, void *const *out, void *scratch) {
     const sort_t *s = state;
     char *m = scratch;
-    int64_t *off = (int64_t *)(void *)(m + s->off_at), row;
-    for (int64_t r = 0; r < s->rows; r++) {
-        for (uint32_t k = 0; k < s->n_columns; k++) {
-            const column_t *c = &s->columns[k];
-            td_dims_offsets(&c->in_rows, r, 1, &row);
-            for (int64_t i = 0; i < s->n; i += TD_PW_TILE) {
-                size_t n = (size_t)least(TD_PW_TILE, s->n - i);
-                td_dims_offsets(&c->in_row, i, n, off);
-                td_take(c->size, (const char *)in[k] + row * c->size, off, n, m + c->keys_at + i * c->size);
-            }
-        }
-        const int64_t *sorted = order(s, m);
-        for (uint32_t k = 0; k < s->n_columns; k++) {
-            const column_t *c = &s->columns[k];
-            td_dims_offsets(&c->out_rows, r, 1, &row);
-            for (int64_t i = 0; i < s->n; i += TD_PW_TILE) {
-                size_t n = (size_t)least(TD_PW_TILE, s->n - i);
-                td_dims_offsets(&c->out_row, i, n, off);
-                td_take(c->size, m + c->keys_at, sorted + i, n, m + c->a_at);
-                td_put(c->size, m + c->a_at, off, n, (char *)out[k] + row * c->size);
-            }
-        }
+    for (int64_t r = 0; r < s->rows; r += s->batch) {
+        int64_t rows = least(s->batch, s->rows - r);
+        for (uint32_t k = 0; k < s->n_columns; k++)
+            for (int64_t b = 0; b < rows; b++) load_row(s, &s->columns[k], in[k], r + b, b * s->n, m);
+        const int64_t *sorted = order(s, rows, m);
+        for (uint32_t k = 0; k < s->n_columns; k++)
+            for (int64_t b = 0; b < rows; b++) store_row(s, &s->columns[k], out[k], r + b, sorted + b * s->n, m);
     }
 }
