@@ -17,8 +17,9 @@ td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_
         return td_fail(err, TD_USAGE, "unknown device '%s'; known: host", spec);
     const char *options = spec[4] ? spec + 5 : "";
     if (td_host_device_open) return td_host_device_open(options, alloc, out, err);
-    /* Idle helper threads sleep instead of spinning: other work shares these cores. Read when OpenMP is loaded. */
-    setenv("OMP_WAIT_POLICY", "passive", 0);
+    /* Idle helper threads look for work for some tens of microseconds, then sleep: other work shares these cores.
+     * OpenMP reads it when it is loaded; what the user says of waiting stands. */
+    if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "2000", 0);
     ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
     void *h = NULL;
     if (n > 0) {
