@@ -113,7 +113,7 @@ demo: deps
 # every program of the corpus fifty times on delayed streams: some ten minutes
 check-streams: all
 	@test -n "$(THUNKD_CORPUS)" || { echo "check-streams: set THUNKD_CORPUS to a folder of artifacts" >&2; exit 2; }
-	python3 tools/check_streams.py $(B)/thunkctl "$(THUNKD_CORPUS)" --seeds 50 --rest 50
+	python3 tools/check_streams.py $(B)/thunkctl "$(THUNKD_CORPUS)" --seeds 50 --rest all --rest-seeds 50
 # RELEASE=X.Y.Z [TARGET=h100_sxm]: tests/golden/README.md
 .PHONY: golden-add
 golden-add: all

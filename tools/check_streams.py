@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run artifacts with async pairs on the host device's delayed streams and compare the answers.
 
-usage: check_streams.py THUNKCTL CORPUS [--seeds N] [--rest RELEASE] [--jobs N]
+usage: check_streams.py THUNKCTL CORPUS [--seeds N] [--rest RELEASE|all] [--rest-seeds N] [--jobs N]
 
 Every one-device artifact in CORPUS that starts asynchronous work runs N times (50), each time with other
-random delays; all other artifacts of one release run once, their only stream being a queue then. An
+random delays; all other artifacts of one release, or of all, run once or --rest-seeds times, their only stream being a
+queue then. An
 artifact is one test. Prints a line per wrong one and last "streams: N right, N wrong".
 """
 import argparse
@@ -59,6 +60,7 @@ def main():
     a.add_argument("corpus", type=pathlib.Path)
     a.add_argument("--seeds", type=int, default=50)
     a.add_argument("--rest", default="0.12.0.1")
+    a.add_argument("--rest-seeds", type=int, default=1)
     a.add_argument("--jobs", type=int, default=2)
     o = a.parse_args()
     known = [p for p in sorted(o.corpus.glob("*/*/*.aot")) if (p.parent.parent / "outputs.safetensors").exists()]
@@ -66,8 +68,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
         kinds = list(pool.map(lambda p: inspect(o.thunkctl, p), known))
         work = [(p, range(1, o.seeds + 1)) for p, k in zip(known, kinds) if k]
-        rest = [p for p, k in zip(known, kinds) if k is False and p.parent.name == o.rest]
-        work += [(p, [i + 1]) for i, p in enumerate(rest)]
+        rest = [p for p, k in zip(known, kinds) if k is False and o.rest in ("all", p.parent.name)]
+        work += [(p, range(i + 1, i + 1 + o.rest_seeds)) for i, p in enumerate(rest)]
         for (path, seeds), error in zip(work, pool.map(lambda w: run(o.thunkctl, *w), work)):
             runs += len(seeds)
             if error:
