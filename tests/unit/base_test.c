@@ -27,6 +27,16 @@ START_TEST(cause_survives_many_prefixes) {
 }
 END_TEST
 
+/* Texts quote names out of files. */
+START_TEST(text_is_printable) {
+    td_err_t e = {0};
+    td_fail(&e, TD_MALFORMED, "a\xff%s\x1b[1m \xc3\xa4 \xe2\x82 \xed\xa0\x80 \xc0\x80 \xf0\x9f\x98\x80\xf0", "\x01");
+    ck_assert_str_eq(e.text, "a???[1m \xc3\xa4 ?? ??? ?? \xf0\x9f\x98\x80?"); /* what is valid stays */
+    td_prefix(&e, TD_MALFORMED, "\x80");
+    ck_assert(!strncmp(e.text, "?: a", 4));
+}
+END_TEST
+
 START_TEST(null_record_is_fine) {
     ck_assert_int_eq(td_fail(NULL, TD_BUSY, "x"), TD_BUSY);
     ck_assert_int_eq(td_prefix(NULL, TD_BUSY, "x"), TD_BUSY);
@@ -142,6 +152,7 @@ int main(void) {
     TCase *t = tcase_create("base");
     tcase_add_test(t, prefix_goes_in_front);
     tcase_add_test(t, cause_survives_many_prefixes);
+    tcase_add_test(t, text_is_printable);
     tcase_add_test(t, null_record_is_fine);
     tcase_add_test(t, sums_fail_on_overflow);
     tcase_add_test(t, arena_keeps_its_budget);
