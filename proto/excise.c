@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/limits.h"
+#include "proto/canonical.h"
 #include "proto/wire.h"
 
 void td_excise_init(td_excise_t *x, td_payload_table_t *table, const td_alloc_t *alloc) {
@@ -56,23 +57,8 @@ static td_status_t add_payload(td_excise_t *x, td_span_t bytes, uint32_t *out_id
     return s;
 }
 
-static uint8_t wire_type(ProtobufCType t) {
-    switch (t) {
-    case PROTOBUF_C_TYPE_SFIXED32:
-    case PROTOBUF_C_TYPE_FIXED32:
-    case PROTOBUF_C_TYPE_FLOAT: return TD_WIRE_I32;
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE: return TD_WIRE_I64;
-    case PROTOBUF_C_TYPE_STRING:
-    case PROTOBUF_C_TYPE_BYTES:
-    case PROTOBUF_C_TYPE_MESSAGE: return TD_WIRE_LEN;
-    default: return TD_WIRE_VARINT;
-    }
-}
-
 static bool wire_type_fits(const ProtobufCFieldDescriptor *d, uint8_t type) {
-    uint8_t own = wire_type(d->type);
+    uint8_t own = td_proto_wire_type(d->type);
     return type == own || (d->label == PROTOBUF_C_LABEL_REPEATED && own != TD_WIRE_LEN && type == TD_WIRE_LEN);
 }
 
@@ -125,7 +111,7 @@ static td_status_t movable(td_excise_t *x, message_t *m, const ProtobufCFieldDes
     *(move ? &m->moved_seen : &m->inline_seen) |= bit;
     if (!move) return td_buffer_append(out, f->whole.data, f->whole.size, err);
     size_t elem = native_size(d->type);
-    unsigned fixed = wire_type(d->type) == TD_WIRE_I64 ? 8 : wire_type(d->type) == TD_WIRE_I32 ? 4 : 1;
+    unsigned fixed = td_proto_wire_type(d->type) == TD_WIRE_I64 ? 8 : td_proto_wire_type(d->type) == TD_WIRE_I32 ? 4 : 1;
     if (f->bytes.size % fixed)
         return td_fail(err, TD_MALFORMED, "%s.%s: %zu bytes are no whole number of %u-byte elements", m->desc->name, d->name, f->bytes.size, fixed);
     uint32_t id = 0;
@@ -172,7 +158,7 @@ static td_status_t one_field(td_excise_t *x, message_t *m, const td_wire_field_t
         return s == TD_OK ? td_buffer_append(out, f->whole.data, f->whole.size, err) : s;
     }
     if (!wire_type_fits(d, f->type))
-        return td_fail(err, TD_MALFORMED, "%s.%s has wire type %u, expected %u", m->desc->name, d->name, f->type, wire_type(d->type));
+        return td_fail(err, TD_MALFORMED, "%s.%s has wire type %u, expected %u", m->desc->name, d->name, f->type, td_proto_wire_type(d->type));
     if (d->type == PROTOBUF_C_TYPE_MESSAGE) return submessage(x, d, f, depth, out, err);
     if (d->type == PROTOBUF_C_TYPE_STRING && f->bytes.size && memchr(f->bytes.data, 0, f->bytes.size)) x->n_cut_strings++;
     if (protobuf_c_message_descriptor_get_field(m->desc, TD_PAYLOAD_FIELD_BASE + d->id)) return movable(x, m, d, f, out, err);

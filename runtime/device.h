@@ -25,6 +25,12 @@ typedef struct td_kernel_arg {
     bool written;
 } td_kernel_arg_t;
 
+/* Do the two share memory? */
+static inline bool td_args_overlap(const td_kernel_arg_t *a, const td_kernel_arg_t *b) {
+    return a->allocation == b->allocation && a->size && b->size &&
+           (a->offset < b->offset ? b->offset - a->offset < a->size : a->offset - b->offset < b->size);
+}
+
 /* What a kernel thunk says. The host device compiles `instr`; a GPU loads `image`.
  * args = operand leaves, then output leaves, in order. */
 typedef struct td_kernel_desc {

@@ -13,15 +13,12 @@ typedef struct td_fixer {
     td_program_t *p;
     bool *fixed;       /* by slot: never written, contents known for good */
     td_slot_t *slots;  /* the program's, with room for new ones */
-    uint32_t n_slots, cap_slots;
+    uint32_t n_slots;
     td_thunk_t *once;
     uint32_t n_once;
     td_err_t *err;
 } td_fixer_t;
 
-static bool overlap(const td_kernel_arg_t *a, const td_kernel_arg_t *b) {
-    return a->allocation == b->allocation && a->size && b->size && (a->offset < b->offset ? b->offset - a->offset < a->size : a->offset - b->offset < b->size);
-}
 static bool within(const td_kernel_arg_t *a, const td_kernel_arg_t *of) {
     return a->offset >= of->offset && a->size <= of->size && a->offset - of->offset <= of->size - a->size;
 }
@@ -47,7 +44,7 @@ static enum use use_of(const td_thunk_t *t, const td_kernel_arg_t *w, bool neste
     bool reads = false, writes = false;
     for (uint32_t k = 0; k < t->n_args; k++) {
         const td_kernel_arg_t *a = &t->args[k];
-        if (!overlap(a, w)) continue;
+        if (!td_args_overlap(a, w)) continue;
         if (!a->written && !within(a, w)) return SPOILS;
         if (a->written && nested) return SPOILS;
         reads = reads || !a->written, writes = writes || a->written;
@@ -55,7 +52,7 @@ static enum use use_of(const td_thunk_t *t, const td_kernel_arg_t *w, bool neste
     /* an operand updated in place stands there twice, both as written */
     for (uint32_t k = 0; writes && k < t->n_args; k++)
         for (uint32_t j = 0; j < k; j++)
-            if (t->args[k].written && t->args[j].written && overlap(&t->args[k], w) && overlap(&t->args[k], &t->args[j])) return SPOILS;
+            if (t->args[k].written && t->args[j].written && td_args_overlap(&t->args[k], w) && td_args_overlap(&t->args[k], &t->args[j])) return SPOILS;
     if (reads && writes) return SPOILS;
     for (uint32_t s = 0; s < t->n_seqs; s++)
         for (uint32_t i = 0; i < t->seqs[s].n; i++) {
@@ -69,7 +66,7 @@ static enum use use_of(const td_thunk_t *t, const td_kernel_arg_t *w, bool neste
 static void point(td_thunk_t *t, const td_kernel_arg_t *w, uint32_t slot) {
     for (uint32_t k = 0; k < t->n_args; k++) {
         td_kernel_arg_t *a = &t->args[k];
-        if (a->written || !overlap(a, w)) continue;
+        if (a->written || !td_args_overlap(a, w)) continue;
         a->allocation = slot, a->offset -= w->offset;
     }
     for (uint32_t s = 0; s < t->n_seqs; s++)
@@ -79,10 +76,10 @@ static void point(td_thunk_t *t, const td_kernel_arg_t *w, uint32_t slot) {
 /* Is what the thunk reads of w's memory, nested or not, written whole by a thunk in [first, i)? */
 static bool rewritten(const td_seq_t *s, uint32_t first, uint32_t i, const td_thunk_t *t, const td_kernel_arg_t *w) {
     for (uint32_t k = 0; k < t->n_args; k++) {
-        bool found = t->args[k].written || !overlap(&t->args[k], w);
+        bool found = t->args[k].written || !td_args_overlap(&t->args[k], w);
         for (uint32_t j = first; j < i && !found; j++)
             for (uint32_t x = 0; x < s->v[j].n_args && !found && !s->v[j].skip; x++)
-                found = s->v[j].args[x].written && overlap(&s->v[j].args[x], &t->args[k]) && within(&t->args[k], &s->v[j].args[x]);
+                found = s->v[j].args[x].written && td_args_overlap(&s->v[j].args[x], &t->args[k]) && within(&t->args[k], &s->v[j].args[x]);
         if (!found) return false;
     }
     for (uint32_t q = 0; q < t->n_seqs; q++)
@@ -122,7 +119,7 @@ static bool qualifies(const td_fixer_t *f, uint32_t i) {
         }
         if (!a->size || is_io(f->p, a->allocation) || f->fixed[a->allocation] || !reach(f, i, a)) return false;
         for (uint32_t j = 0; j < k; j++)
-            if (overlap(a, &t->args[j])) return false;
+            if (td_args_overlap(a, &t->args[j])) return false;
         made += a->size;
     }
     return read && made && made / 4 <= read; /* spreading a scalar out is not worth the memory */
@@ -184,7 +181,7 @@ static bool reads_slot(const td_seq_t *s, uint32_t slot) {
 
 static td_status_t find(td_program_t *p, const bool *fixed, td_err_t *err) {
     uint32_t room = p->n_slots + p->thunks.n * (p->max_args + 1);
-    td_fixer_t f = {.p = p, .err = err, .n_slots = p->n_slots, .cap_slots = room};
+    td_fixer_t f = {.p = p, .err = err, .n_slots = p->n_slots};
     f.fixed = TD_NEW_N(&p->arena, bool, room), f.slots = TD_NEW_N(&p->arena, td_slot_t, room);
     f.once = TD_NEW_N(&p->arena, td_thunk_t, p->thunks.n);
     if (!f.fixed || !f.slots || !f.once) return td_arena_fail(&p->arena, err);

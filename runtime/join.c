@@ -76,10 +76,6 @@ static const td_hlo_instr_t *consumer(const td_hlo_instr_t *first, uint32_t k, u
     return cur;
 }
 
-static bool overlap(const td_kernel_arg_t *a, const td_kernel_arg_t *b) {
-    return a->allocation == b->allocation && a->size && b->size && (a->offset < b->offset ? b->offset - a->offset < a->size : a->offset - b->offset < b->size);
-}
-
 /* Do thunks between the two leave the first's operands as they are? */
 static bool undisturbed(const td_seq_t *s, uint32_t first, uint32_t second) {
     const td_thunk_t *a = &s->v[first];
@@ -88,7 +84,7 @@ static bool undisturbed(const td_seq_t *s, uint32_t first, uint32_t second) {
         if (t->n_seqs || !t->n_args) return false;
         for (uint32_t k = 0; k < t->n_args; k++)
             for (uint32_t j = 0; j < a->instr->n_operands; j++)
-                if (t->args[k].written && overlap(&t->args[k], &a->args[j])) return false;
+                if (t->args[k].written && td_args_overlap(&t->args[k], &a->args[j])) return false;
     }
     return true;
 }
@@ -111,7 +107,7 @@ static bool movable(const td_seq_t *s, uint32_t first, uint32_t second, uint32_t
         if (t->n_seqs || !t->n_args) return false;
         for (uint32_t k = 0; k < t->n_args; k++)
             for (uint32_t j = 0; j < b->n_args && !is_product(&s->v[first], &t->args[k]); j++)
-                if (j != operand && (t->args[k].written || b->args[j].written) && overlap(&t->args[k], &b->args[j])) return false;
+                if (j != operand && (t->args[k].written || b->args[j].written) && td_args_overlap(&t->args[k], &b->args[j])) return false;
     }
     return true;
 }
@@ -139,7 +135,7 @@ static uint32_t taker(const td_seq_t *s, uint32_t first, uint32_t k, uint32_t *o
 static bool spoils(const td_thunk_t *a, const td_thunk_t *b) {
     for (uint32_t k = 0; k < b->n_args; k++)
         for (uint32_t j = 0; j < a->instr->n_operands; j++)
-            if (b->args[k].written && overlap(&b->args[k], &a->args[j])) return true;
+            if (b->args[k].written && td_args_overlap(&b->args[k], &a->args[j])) return true;
     return false;
 }
 

@@ -10,9 +10,6 @@
 
 static const td_kernel_arg_t *arg_of_root(const td_compiler_t *c, uint32_t root) { return &c->desc->args[c->plan.n_params + root]; }
 
-static bool overlap(const td_kernel_arg_t *a, const td_kernel_arg_t *b) {
-    return a->allocation == b->allocation && a->size && b->size && a->offset < b->offset + b->size && b->offset < a->offset + a->size;
-}
 static bool equal(const td_kernel_arg_t *a, const td_kernel_arg_t *b) { return a->allocation == b->allocation && a->offset == b->offset; }
 
 static uint32_t reads(const td_step_t *s, uint32_t val) {
@@ -40,7 +37,7 @@ static bool safe_beside(const td_compiler_t *c, uint32_t val, uint32_t root, int
     const td_plan_t *p = &c->plan;
     const td_val_t *v = &p->vals[val];
     const td_kernel_arg_t *a = &c->desc->args[v->buf.offset], *o = arg_of_root(c, root);
-    if (v->packed || !overlap(a, o)) return true; /* packed ones are unpacked before everything */
+    if (v->packed || !td_args_overlap(a, o)) return true; /* packed ones are unpacked before everything */
     for (uint32_t i = 0; i < p->n_roots; i++)
         if (td_val_owner(p, p->roots[i]) == val && !equal(a, arg_of_root(c, i))) return false;
     for (uint32_t i = (uint32_t)at; i < c->n_steps; i++) {
@@ -127,7 +124,7 @@ static td_status_t finish_results(td_compiler_t *c, slots_t *slots, uint32_t *n_
         if (v->kind == TD_VAL_PARAM && !v->packed && equal(&c->desc->args[from.offset], arg_of_root(c, r))) continue;
         bool save = false;
         for (uint32_t i = 0; v->kind == TD_VAL_PARAM && !v->packed && i < p->n_roots; i++)
-            save = save || overlap(&c->desc->args[from.offset], arg_of_root(c, i));
+            save = save || td_args_overlap(&c->desc->args[from.offset], arg_of_root(c, i));
         if (save) {
             td_buf_t keep = {.space = TD_BUF_SCRATCH, .offset = take(slots, (uint64_t)v->count * td_type_bytes(v->type), -1, end + 1)};
             td_step_t *s = td_compile_move(c, TD_STEP_COPY, v->type, v->count, from, keep);

@@ -90,24 +90,14 @@ static td_type_t sum_type(td_type_t a, td_type_t b, td_type_t c) {
     return z ? TD_C64 : d ? TD_F64 : f ? TD_F32 : l ? TD_S64 : TD_S32;
 }
 
-static td_status_t take_list(const td_hlo_instr_t *instr, td_ints_t v, const td_shape_t *s, const int64_t *strides,
-                             uint64_t *seen, td_dims_t *out, td_err_t *err) {
-    for (uint32_t i = 0; i < v.n; i++) {
-        TD_NEED(v.v[i] >= 0 && v.v[i] < s->rank && !(*seen >> v.v[i] & 1), "dimension number %lld", (long long)v.v[i]);
-        *seen |= 1ull << v.v[i];
-        td_dims_add(out, s->dims[v.v[i]], strides[v.v[i]]);
-    }
-    return TD_OK;
-}
-
 static td_status_t split(const td_hlo_instr_t *instr, const td_shape_t *s, td_ints_t batch, td_ints_t contract,
                          td_dims_t *b, td_dims_t *free_dims, td_dims_t *k, td_err_t *err) {
     int64_t strides[TD_LIMIT_RANK];
     uint64_t seen = 0;
     uint32_t at = 0;
     td_shape_strides(s, strides);
-    td_status_t st = take_list(instr, batch, s, strides, &seen, b, err);
-    if (!st) st = take_list(instr, contract, s, strides, &seen, k, err);
+    td_status_t st = td_dims_take(instr, batch, s, strides, &seen, b, err);
+    if (!st) st = td_dims_take(instr, contract, s, strides, &seen, k, err);
     if (st) return st;
     for (uint32_t i = 0; i < s->rank; i++)
         if (!td_ints_find(batch, i, &at) && !td_ints_find(contract, i, &at)) td_dims_add(free_dims, s->dims[i], strides[i]);

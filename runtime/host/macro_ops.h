@@ -59,6 +59,10 @@ static inline bool td_ints_find(td_ints_t v, int64_t d, uint32_t *at) {
 /* Dimension numbers of an array: each within the rank, none twice. */
 td_status_t td_check_dims(const td_hlo_instr_t *instr, td_ints_t v, uint32_t rank, td_err_t *err);
 
+/* Adds the listed dimensions of s to out; seen: those that some list had already, each may stand once. */
+td_status_t td_dims_take(const td_hlo_instr_t *instr, td_ints_t v, const td_shape_t *s, const int64_t *strides,
+                         uint64_t *seen, td_dims_t *out, td_err_t *err);
+
 /* dst[i] = src[off[i]], and dst[off[i]] = src[i]. */
 void td_take(uint32_t size, const void *src, const int64_t *off, size_t n, void *dst);
 void td_put(uint32_t size, const void *src, const int64_t *off, size_t n, void *dst);

@@ -34,22 +34,6 @@ typedef struct parts {
     td_dims_t batch, before, ragged, after, free, contract, group;
 } parts_t;
 
-static bool listed(td_ints_t v, int64_t d) {
-    for (uint32_t i = 0; i < v.n; i++)
-        if (v.v[i] == d) return true;
-    return false;
-}
-
-static td_status_t add_list(const td_hlo_instr_t *instr, td_ints_t v, const td_shape_t *s, const int64_t *st,
-                            uint64_t *seen, td_dims_t *d, td_err_t *err) {
-    for (uint32_t i = 0; i < v.n; i++) {
-        TD_NEED(v.v[i] >= 0 && v.v[i] < s->rank && !(*seen >> v.v[i] & 1), "dimension number %lld", (long long)v.v[i]);
-        *seen |= 1ull << v.v[i];
-        td_dims_add(d, s->dims[v.v[i]], st[v.v[i]]);
-    }
-    return TD_OK;
-}
-
 /* One of the list's dimensions is the ragged one: those before and after it, in order. */
 static void cut(const td_shape_t *s, const int64_t *st, td_ints_t list, uint32_t at, parts_t *p) {
     for (uint32_t i = 0; i < list.n; i++) {
@@ -64,6 +48,8 @@ static uint32_t position(td_ints_t v, int64_t d) {
     return i;
 }
 
+static bool has(td_ints_t v, int64_t d) { return position(v, d) < v.n; }
+
 static td_status_t split(const td_hlo_instr_t *instr, parts_t *l, parts_t *r, int *mode, td_err_t *err) {
     const td_dot_dims_t *d = instr->dot;
     const td_shape_t *a = td_operand(instr, 0), *b = td_operand(instr, 1);
@@ -71,17 +57,17 @@ static td_status_t split(const td_hlo_instr_t *instr, parts_t *l, parts_t *r, in
     uint64_t sa = 0, sb = 0;
     td_shape_strides(a, as);
     td_shape_strides(b, bs);
-    td_status_t st = add_list(instr, d->lhs_batch, a, as, &sa, &l->batch, err);
-    if (!st) st = add_list(instr, d->lhs_contracting, a, as, &sa, &l->contract, err);
-    if (!st) st = add_list(instr, d->rhs_batch, b, bs, &sb, &r->batch, err);
-    if (!st) st = add_list(instr, d->rhs_contracting, b, bs, &sb, &r->contract, err);
-    if (!st) st = add_list(instr, d->rhs_group, b, bs, &sb, &r->group, err);
+    td_status_t st = td_dims_take(instr, d->lhs_batch, a, as, &sa, &l->batch, err);
+    if (!st) st = td_dims_take(instr, d->lhs_contracting, a, as, &sa, &l->contract, err);
+    if (!st) st = td_dims_take(instr, d->rhs_batch, b, bs, &sb, &r->batch, err);
+    if (!st) st = td_dims_take(instr, d->rhs_contracting, b, bs, &sb, &r->contract, err);
+    if (!st) st = td_dims_take(instr, d->rhs_group, b, bs, &sb, &r->group, err);
     if (st) return st;
     TD_NEED(x >= 0 && x < a->rank, "ragged dimension %lld", (long long)x);
     td_ints_t free_dims = {f, 0};
     for (uint32_t i = 0; i < a->rank; i++)
         if (!(sa >> i & 1)) f[free_dims.n++] = i;
-    *mode = listed(d->lhs_batch, x) ? BATCH : listed(d->lhs_contracting, x) ? CONTRACTING : NON_CONTRACTING;
+    *mode = has(d->lhs_batch, x) ? BATCH : has(d->lhs_contracting, x) ? CONTRACTING : NON_CONTRACTING;
     if (*mode == NON_CONTRACTING) {
         cut(a, as, free_dims, position(free_dims, x), l);
     } else {

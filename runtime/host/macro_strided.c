@@ -201,6 +201,16 @@ td_status_t td_check_dims(const td_hlo_instr_t *instr, td_ints_t v, uint32_t ran
     return TD_OK;
 }
 
+td_status_t td_dims_take(const td_hlo_instr_t *instr, td_ints_t v, const td_shape_t *s, const int64_t *strides,
+                             uint64_t *seen, td_dims_t *out, td_err_t *err) {
+    for (uint32_t i = 0; i < v.n; i++) {
+        TD_NEED(v.v[i] >= 0 && v.v[i] < s->rank && !(*seen >> v.v[i] & 1), "dimension number %lld", (long long)v.v[i]);
+        *seen |= 1ull << v.v[i];
+        td_dims_add(out, s->dims[v.v[i]], strides[v.v[i]]);
+    }
+    return TD_OK;
+}
+
 void td_dims_offsets(const td_dims_t *d, int64_t first, size_t n, int64_t *out) {
     int64_t at[TD_LIMIT_RANK], base = 0;
     if (!d->rank) {
