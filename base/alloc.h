@@ -4,7 +4,9 @@
 #ifndef TD_BASE_ALLOC_H
 #define TD_BASE_ALLOC_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct td_alloc {
     /* Returns memory aligned to `align` (a power of two, at least 16), or NULL. */
@@ -13,6 +15,18 @@ typedef struct td_alloc {
     void (*put)(void *ctx, void *p, size_t size);
     void *ctx;
 } td_alloc_t;
+
+/* Leave to take memory, from a budget. take returns false when the budget has no more; what was taken is given
+ * back by the same charge. A NULL charge stands for "no budget". Thread: any. */
+typedef struct td_charge {
+    bool (*take)(void *ctx, uint64_t bytes);
+    void (*give)(void *ctx, uint64_t bytes);
+    void *ctx;
+} td_charge_t;
+static inline bool td_charge_take(const td_charge_t *c, uint64_t bytes) { return !c || c->take(c->ctx, bytes); }
+static inline void td_charge_give(const td_charge_t *c, uint64_t bytes) {
+    if (c) c->give(c->ctx, bytes);
+}
 
 /* The process's heap. Thread: any. */
 const td_alloc_t *td_alloc_default(void);
