@@ -201,6 +201,7 @@ typedef struct td_model_row {
     uint64_t bytes;       /* charged to it */
     uint64_t done, total; /* LOADING: bytes of its files */
     uint64_t loads, evictions, idle_ms;
+    int32_t leave_day;    /* yyyymmdd: the last day inside the contract's window; 0: not known */
 } td_model_row_t;
 /* Sorted by name, then by version from low to high; copied into the arena. */
 td_status_t td_store_list(td_store_t *s, td_arena_t *arena, td_model_row_t **out, uint32_t *out_n, td_err_t *err);
