@@ -40,4 +40,14 @@
 /* Sparse systems are solved densely: 8192 rows take half a GiB in f64. */
 #define TD_LIMIT_SPSOLVE_ROWS 8192
 
+/* ---- metrics and HTTP ---- */
+/* Models and versions that requests are counted of; what comes after them is counted together. */
+#define TD_LIMIT_STATS_ENTRIES 2048
+/* Request line and headers of one HTTP/1.1 request: as nghttp2 is told for HTTP/2. */
+#define TD_LIMIT_HTTP_HEADER_BYTES (16u << 10)
+/* A body; no path wants one, but clients send empty JSON objects. */
+#define TD_LIMIT_HTTP_BODY_BYTES (64u << 10)
+/* An admin request: names only. */
+#define TD_LIMIT_ADMIN_BYTES (64u << 10)
+
 #endif
