@@ -6,17 +6,36 @@
 
 #include "proto/wire.h"
 
-void td_pb_reserve(td_pb_t *b, size_t more) {
-    if (b->failed || more <= b->capacity - b->size) return;
-    size_t cap = b->capacity ? b->capacity : 256;
-    while (cap - b->size < more && cap <= SIZE_MAX / 2) cap *= 2;
-    uint8_t *p = cap - b->size < more ? NULL : realloc(b->data, cap);
+/* Twice the room, or as much as is needed: exact where the size is known beforehand. */
+static bool grow(td_pb_t *b, size_t more, bool *out_refused) {
+    if (more > SIZE_MAX / 2 - b->size) return false;
+    size_t cap = b->capacity < SIZE_MAX / 4 ? 2 * b->capacity : 0;
+    if (cap < 256) cap = 256;
+    if (cap < b->size + more) cap = b->size + more;
+    size_t growth = cap - b->capacity;
+    if (!td_charge_take(b->charge, growth)) {
+        *out_refused = true;
+        return false;
+    }
+    uint8_t *p = realloc(b->data, cap);
     if (!p) {
-        b->failed = true;
-        return;
+        td_charge_give(b->charge, growth);
+        return false;
     }
     b->data = p;
     b->capacity = cap;
+    if (b->charge) b->charged += growth;
+    return true;
+}
+
+bool td_pb_try(td_pb_t *b, size_t more) {
+    bool refused = false;
+    return !b->failed && (more <= b->capacity - b->size || grow(b, more, &refused));
+}
+
+void td_pb_reserve(td_pb_t *b, size_t more) {
+    if (b->failed || more <= b->capacity - b->size) return;
+    b->failed = !grow(b, more, &b->refused);
 }
 
 void td_pb_raw(td_pb_t *b, const void *data, size_t size) {
@@ -65,5 +84,6 @@ void td_pb_message(td_pb_t *b, uint32_t field, td_pb_t *inner) {
 
 void td_pb_free(td_pb_t *b) {
     free(b->data);
+    if (b->charged) td_charge_give(b->charge, b->charged);
     *b = (td_pb_t){0};
 }

@@ -140,6 +140,52 @@ START_TEST(writer_without_memory) {
 }
 END_TEST
 
+typedef struct purse {
+    uint64_t left, taken;
+} purse_t;
+
+static bool purse_take(void *ctx, uint64_t n) {
+    purse_t *p = ctx;
+    if (n > p->left - p->taken) return false;
+    p->taken += n;
+    return true;
+}
+
+static void purse_give(void *ctx, uint64_t n) {
+    purse_t *p = ctx;
+    ck_assert_uint_le(n, p->taken);
+    p->taken -= n;
+}
+
+START_TEST(writer_with_a_charge) {
+    purse_t p = {.left = 1000};
+    td_charge_t charge = {purse_take, purse_give, &p};
+    td_pb_t b = {.charge = &charge};
+    uint8_t text[700] = {0};
+    td_pb_raw(&b, text, 300);
+    ck_assert_uint_eq(p.taken, 300); /* exact at first */
+    td_pb_raw(&b, text, 1);
+    ck_assert_uint_eq(p.taken, 600);
+    ck_assert(!td_pb_try(&b, 700)); /* 1001 */
+    ck_assert(!b.failed);
+    ck_assert_uint_eq(p.taken, 600);
+    td_pb_t moved = b;
+    td_pb_raw(&moved, text, 700);
+    ck_assert(moved.failed && moved.refused);
+    ck_assert_uint_eq(moved.size, 301);
+    td_pb_free(&moved);
+    ck_assert_uint_eq(p.taken, 0);
+    /* what it held before it had a charge is nobody's */
+    b = (td_pb_t){0};
+    td_pb_reserve(&b, 256);
+    b.charge = &charge;
+    td_pb_reserve(&b, 400);
+    ck_assert_uint_eq(p.taken, 256);
+    td_pb_free(&b);
+    ck_assert_uint_eq(p.taken, 0);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("grpc");
     TCase *t = tcase_create("grpc");
@@ -151,6 +197,7 @@ int main(void) {
     tcase_add_test(t, every_status_has_a_code);
     tcase_add_test(t, writer);
     tcase_add_test(t, writer_without_memory);
+    tcase_add_test(t, writer_with_a_charge);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
