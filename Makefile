@@ -83,12 +83,12 @@ $(B)/libhost.a: $(HOST_O)
 $(B)/thunkd-host.so: $(HOST_O) $(B)/libthunk.a
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $(HOST_O) $(B)/libthunk.a $(HOSTLIBS) $(LDLIBS)
 $(B)/thunkd: $(call obj,$(DAEMON_SRC)) $(B)/libthunk.a
-	$(Q)$(CC) $(LDFLAGS) $(FFI_EXPORT) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
+	$(Q)$(CC) $(LDFLAGS) $(FFI_EXPORT) -o $@ $^ -luv -lnghttp2 -lhttp_parser $(LDLIBS) $(MALLOC)
 $(B)/thunkctl: $(call obj,$(CTL_SRC)) $(B)/libthunk.a
 	$(Q)$(CC) $(LDFLAGS) $(FFI_EXPORT) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
 $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libhost.a $(B)/libthunk.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 -lhttp_parser $(LDLIBS)
 
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libthunk.a $(LDFLAGS) $(LDLIBS)

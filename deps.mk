@@ -2,7 +2,7 @@
 # Debian 12 packages: `make deps` installs them, `make` names the missing ones in one line.
 DEB := build-essential pkg-config protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libuv1-dev libnghttp2-dev \
   libyaml-dev libsnappy-dev libzstd-dev libbrotli-dev zlib1g-dev libhighwayhash-dev libxxhash-dev libjansson-dev \
-  libjemalloc-dev libopenblas-dev liblapacke-dev libdnnl-dev libfftw3-dev libsleef-dev check libsubunit-dev
+  libjemalloc-dev libhttp-parser-dev libopenblas-dev liblapacke-dev libdnnl-dev libfftw3-dev libsleef-dev check libsubunit-dev
 DEB_TEST := python3 python3-venv systemd mandoc
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 .PHONY: packages

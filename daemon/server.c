@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The listener and its connections. */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "daemon/server_internal.h"
@@ -24,6 +25,7 @@ static void on_conn_closed(uv_handle_t *h) {
     if (c->next) c->next->prev = c->prev;
     s->n_conns--;
     nghttp2_session_del(c->session);
+    td_http_free(c->http);
     while (c->calls) td_call_free(c->calls);
     td_pb_free(&c->out);
     free(c);
@@ -37,12 +39,27 @@ static void conn_close(td_conn_t *c) {
     uv_close((uv_handle_t *)&c->pipe, on_conn_closed);
 }
 
+static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *out);
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
+
 static void on_written(uv_write_t *w, int status) {
     td_conn_t *c = w->data;
     c->writing = false;
     c->out.size = 0;
-    if (status < 0) conn_close(c);
-    else td_conn_flush(c);
+    bool end = status < 0 || c->last;
+    if (!end && c->http && !c->closing) end = uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read) != 0;
+    if (end) conn_close(c);
+    else if (c->session) td_conn_flush(c);
+}
+
+static void write_out(td_conn_t *c) {
+    uv_buf_t b = uv_buf_init((char *)c->out.data, (unsigned)c->out.size);
+    c->writing = true;
+    c->write.data = c;
+    if (uv_write(&c->write, (uv_stream_t *)&c->pipe, &b, 1, on_written)) {
+        c->writing = false;
+        conn_close(c);
+    }
 }
 
 void td_conn_flush(td_conn_t *c) {
@@ -58,14 +75,7 @@ void td_conn_flush(td_conn_t *c) {
         conn_close(c);
         return;
     }
-    if (!c->out.size) return;
-    uv_buf_t b = uv_buf_init((char *)c->out.data, (unsigned)c->out.size);
-    c->writing = true;
-    c->write.data = c;
-    if (uv_write(&c->write, (uv_stream_t *)&c->pipe, &b, 1, on_written)) {
-        c->writing = false;
-        conn_close(c);
-    }
+    if (c->out.size) write_out(c);
 }
 
 static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *out) {
@@ -74,18 +84,62 @@ static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *out) {
     *out = uv_buf_init((char *)read_buf, sizeof read_buf);
 }
 
+/* Answers before more is read: what a client does not fetch must not pile up. */
+static void read_http1(td_conn_t *c, const void *data, size_t n) {
+    if (!td_http_read(c->http, data, n, &c->out)) c->last = true;
+    bool end = c->out.failed || (c->last && !c->out.size);
+    if (end) conn_close(c);
+    else if (c->out.size && !uv_read_stop((uv_stream_t *)&c->pipe)) write_out(c);
+}
+
+static void read_http2(td_conn_t *c, const uint8_t *data, size_t n) {
+    c->in_callback = true;
+    ssize_t k = n ? nghttp2_session_mem_recv(c->session, data, n) : 0;
+    c->in_callback = false;
+    if (k < 0) conn_close(c);
+    else td_conn_flush(c);
+}
+
+/* HTTP/2 begins with "PRI * HTTP/2.0", and no HTTP/1 method with "PRI". False: not told yet, or closed. */
+static bool tell_protocol(td_conn_t *c, const uint8_t *data, size_t n) {
+    uint8_t head[sizeof c->first];
+    size_t k = c->n_first, take = n < sizeof head - k ? n : sizeof head - k;
+    memcpy(head, c->first, k);
+    memcpy(head + k, data, take);
+    k += take;
+    bool h2 = !c->server->opts.on_http || !memcmp(head, "PRI", k);
+    if (h2 && c->server->opts.on_http && k < sizeof head) {
+        memcpy(c->first, head, k);
+        c->n_first = (uint32_t)k;
+        return false;
+    }
+    if (h2) c->session = td_call_session(c);
+    else c->http = td_http_create(c->server->opts.on_http, c->server->opts.ctx);
+    if (c->session || c->http) return true;
+    conn_close(c);
+    return false;
+}
+
+static void on_bytes(td_conn_t *c, const uint8_t *data, size_t n) {
+    if (c->http) read_http1(c, data, n);
+    else read_http2(c, data, n);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     td_conn_t *c = stream->data;
+    const uint8_t *data = (const uint8_t *)buf->base;
     if (n == 0 || c->closing) return;
     if (n < 0) {
         conn_close(c);
         return;
     }
-    c->in_callback = true;
-    ssize_t k = nghttp2_session_mem_recv(c->session, (const uint8_t *)buf->base, (size_t)n);
-    c->in_callback = false;
-    if (k < 0) conn_close(c);
-    else td_conn_flush(c);
+    uint32_t held = c->n_first;
+    if (!c->session && !c->http) {
+        if (!tell_protocol(c, data, (size_t)n)) return;
+        c->n_first = 0;
+        if (held) on_bytes(c, c->first, held); /* too short for an answer, so reading goes on */
+    }
+    if (!c->closing) on_bytes(c, data, (size_t)n);
 }
 
 static void on_accept_closed(uv_handle_t *h) {
@@ -99,7 +153,7 @@ static void on_connection(uv_stream_t *listener, int status) {
     c->server = s;
     uv_pipe_init(s->opts.loop, &c->pipe, 0);
     c->pipe.data = c;
-    bool ok = !uv_accept(listener, (uv_stream_t *)&c->pipe) && s->n_conns < MAX_CONNS && (c->session = td_call_session(c));
+    bool ok = !uv_accept(listener, (uv_stream_t *)&c->pipe) && s->n_conns < MAX_CONNS;
     if (!ok) {
         uv_close((uv_handle_t *)&c->pipe, on_accept_closed);
         return;
@@ -109,7 +163,6 @@ static void on_connection(uv_stream_t *listener, int status) {
     s->conns = c;
     s->n_conns++;
     if (uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read)) conn_close(c);
-    else td_conn_flush(c);
 }
 
 td_status_t td_server_create(const td_server_opts_t *opts, td_server_t **out, td_err_t *err) {
@@ -136,6 +189,11 @@ void td_server_drain(td_server_t *s) {
     for (td_conn_t *c = s->conns, *next; c; c = next) {
         next = c->next;
         if (c->closing) continue;
+        if (!c->session) {
+            c->last = true; /* an answer that is being written goes out */
+            if (!c->writing) conn_close(c);
+            continue;
+        }
         int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
         if (nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0)) conn_close(c);
         else td_conn_flush(c);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gRPC calls over HTTP/2 on a Unix socket. Thread: the loop's. */
+/* gRPC calls over HTTP/2 on a Unix socket, and HTTP/1.1 beside them. Thread: the loop's. */
 #ifndef TD_DAEMON_SERVER_H
 #define TD_DAEMON_SERVER_H
 
 #include <uv.h>
 
 #include "daemon/grpc.h"
+#include "daemon/http.h"
 #include "proto/pb.h"
 
 typedef struct td_server td_server_t;
@@ -18,6 +19,8 @@ typedef struct td_server_opts {
     uint32_t max_concurrent_streams;
     /* A request is complete. May answer at once or keep the call. */
     void (*on_call)(void *ctx, td_call_t *call);
+    /* Answers HTTP/1.1. NULL: HTTP/2 only. */
+    td_http_fn *on_http;
     /* After td_server_drain: the last connection has closed. */
     void (*on_drained)(void *ctx);
     void *ctx;

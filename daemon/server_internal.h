@@ -16,10 +16,14 @@ struct td_conn {
     td_server_t *server;
     td_conn_t *prev, *next;
     td_call_t *calls;
-    nghttp2_session *session;
+    nghttp2_session *session; /* NULL until the first bytes have told the protocol, and with HTTP/1.1 */
+    td_http_t *http;          /* NULL unless it is HTTP/1.1 */
+    uint8_t first[3];         /* bytes that have not told yet */
+    uint32_t n_first;
     uv_write_t write;
     td_pb_t out; /* what the write in flight sends */
     bool writing, in_callback, closing;
+    bool last; /* HTTP/1.1: close after the write */
 };
 
 struct td_call {
