@@ -21,6 +21,18 @@
 /* Riegeli records in one file: manifest + one per constant + a few. */
 #define TD_LIMIT_RECORDS (1u << 20)
 
+/* ---- the store ---- */
+/* Entries of one folder of the store: more is a mistake, and each costs a stat at every look. */
+#define TD_LIMIT_STORE_ENTRIES 4096
+/* Files that replace those of a folder in one load request. */
+#define TD_LIMIT_STORE_OVERRIDES 64
+
+/* ---- requests ---- */
+/* Set aside for buffers of up to SMALL_BUFFER bytes, so that a full budget does not shut out the calls that unload:
+ * sixteen of the largest at a time. */
+#define TD_LIMIT_SMALL_BUFFER_BYTES (64u << 10)
+#define TD_LIMIT_SMALL_BUFFERS_BYTES (1u << 20)
+
 /* ---- programs ---- */
 #define TD_LIMIT_RANK 64         /* XLA itself stops far below */
 #define TD_LIMIT_TUPLE_DEPTH 16
