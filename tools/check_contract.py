@@ -42,7 +42,7 @@ def schema_blocks():
             code = line.split("//")[0].strip()
             if m := re.match(r"package ([\w.]+);", code):
                 package = m[1]
-            elif m := re.match(r"(message|enum|oneof) (\w+) \{(\})?", code):
+            elif m := re.match(r"(message|enum|oneof|service) (\w+) \{(\})?", code):
                 if not m[3]:
                     stack.append((m[1], m[2], {}, set(), set()))
             elif code == "}":

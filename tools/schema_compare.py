@@ -25,7 +25,7 @@ def declared():
             line = line.split("//")[0].strip()
             if m := re.match(r"package ([\w.]+);", line):
                 package = m[1]
-            elif m := re.match(r"(message|enum|oneof) (\w+) \{(\})?", line):
+            elif m := re.match(r"(message|enum|oneof|service) (\w+) \{(\})?", line):
                 if not m[3]:
                     stack.append((m[1], m[2]))
             elif line == "}":
