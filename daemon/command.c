@@ -51,7 +51,8 @@ void td_command_start(td_service_t *s, td_call_t *call, const td_command_t *what
         td_call_fail(call, TD_GRPC_RESOURCE_EXHAUSTED, "out of memory");
         return;
     }
-    w->pending = (td_pending_t){.left = left, .free = release, .late = "it was done; loads that it alone wanted are cancelled"};
+    w->pending = (td_pending_t){.left = left, .free = release,
+                                .late = "it was done; loads that it alone wanted are cancelled"};
     w->note.read = read_note;
     w->command = (td_command_t){.kind = what->kind, .model = what->model, .version = what->version,
                                 .files = what->files, .n_files = what->n_files, .done = done, .user = w};

@@ -169,10 +169,10 @@ static void run_times(const td_metrics_t *m, const family_t *f, td_pb_t *out) {
         if (*e->model) histogram(f, e, &e->run, out);
 }
 
-/* 00:00 UTC of the day after the last one inside. */
+/* 00:00 UTC of the first day outside. */
 static uint64_t leaves(const void *row) {
     int32_t day = ((const td_model_row_t *)row)->leave_day;
-    struct tm tm = {.tm_year = day / 10000 - 1900, .tm_mon = day / 100 % 100 - 1, .tm_mday = day % 100 + 1};
+    struct tm tm = {.tm_year = day / 10000 - 1900, .tm_mon = day / 100 % 100 - 1, .tm_mday = day % 100};
     time_t t = day ? timegm(&tm) : 0;
     return t > 0 ? (uint64_t)t : 0;
 }

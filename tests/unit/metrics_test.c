@@ -13,7 +13,7 @@ static char *page;
 static void setup(void) {
     static const td_model_row_t models[] = {
         {.name = "mlp", .version = "2", .state = TD_MODEL_READY, .bytes = 1234567890123u, .leases = 3, .idle_ms = 1500,
-         .is_default = true, .leave_day = 20261231, .loads = 1},
+         .is_default = true, .leave_day = 20270101, .loads = 1},
         {.name = "a\"b\\c\nd", .version = "1", .state = TD_MODEL_LOADING, .done = 10, .total = 40},
     };
     static const td_budget_row_t accounts[] = {{0, TD_CHARGE_WEIGHTS, "mlp/2", 77}, {2, TD_CHARGE_PROGRAMS, "mlp/2", 5}};
