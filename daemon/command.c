@@ -18,7 +18,8 @@ static void release(td_pending_t *p) {
     free((waiting_t *)(void *)p);
 }
 
-static void left(td_pending_t *p) {
+static void left(td_pending_t *p, bool late) {
+    (void)late;
     waiting_t *w = (waiting_t *)(void *)p;
     if (td_store_cancel(p->service->store, &w->command)) td_pending_drop(p); /* else the note comes */
 }
