@@ -24,6 +24,8 @@
 /* ---- the store ---- */
 /* Entries of one folder of the store: more is a mistake, and each costs a stat at every look. */
 #define TD_LIMIT_STORE_ENTRIES 4096
+/* Artifacts of one version: targets and shape buckets. */
+#define TD_LIMIT_STORE_ARTIFACTS 64
 /* Files that replace those of a folder in one load request. */
 #define TD_LIMIT_STORE_OVERRIDES 64
 

@@ -1,245 +1,259 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One model from its directory: artifact, weights, names, slots. */
-#include <dirent.h>
-#include <errno.h>
+/* The load threads: one load of a version at a time, whoever asked for it; and the end of residents. */
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "store/store_internal.h"
+#include "store/store_in.h"
 
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n > m && !strcmp(s + n - m, end);
+/* ---- the queue; lock held ---- */
+
+static bool goes_before(const td_task_t *a, const td_task_t *b) {
+    if (a->priority != b->priority) return a->priority > b->priority;
+    if (a->commanded != b->commanded) return a->commanded;
+    return a->order < b->order;
 }
 
-/* The only *.aot of the directory. */
-static td_status_t only_artifact(td_model_t *m, const char **out, td_err_t *err) {
-    DIR *d = opendir(m->dir);
-    if (!d) return td_fail(err, TD_IO, "%s: %s", m->dir, strerror(errno));
-    const char *found = NULL;
-    td_status_t s = TD_OK;
-    for (struct dirent *e; s == TD_OK && (e = readdir(d));) {
-        if (e->d_name[0] == '.' || !ends_with(e->d_name, ".aot")) continue;
-        if (found) s = td_fail(err, TD_NOTFOUND, "%s: several *.aot, and none is model.aot or the target's", m->dir);
-        else if (!(found = td_arena_printf(&m->arena, "%s/%s", m->dir, e->d_name))) s = td_arena_fail(&m->arena, err);
+static void insert(td_store_t *s, td_task_t *t) {
+    td_task_t **p = &s->queue;
+    while (*p && !goes_before(t, *p)) p = &(*p)->next;
+    t->next = *p;
+    *p = t;
+    s->stats.queued++;
+    pthread_cond_signal(&s->work);
+}
+
+static bool take_out(td_store_t *s, td_task_t *t) {
+    for (td_task_t **p = &s->queue; *p; p = &(*p)->next) {
+        if (*p != t) continue;
+        *p = t->next;
+        s->stats.queued--;
+        return true;
     }
-    closedir(d);
-    if (s == TD_OK && !found)
-        s = td_fail(err, TD_NOTFOUND, "%s: no %s", m->dir, *m->version ? "artifact (*.aot)" : "version directory");
-    *out = found;
-    return s;
+    return false;
 }
 
-static td_status_t find_artifact(const td_store_t *st, td_model_t *m, const char **out, td_err_t *err) {
-    const char *names[2] = {st->opts.target, "model"};
-    for (int i = 0; *m->version && i < 2; i++) {
-        if (!names[i]) continue;
-        char *path = td_arena_printf(&m->arena, "%s/%s.aot", m->dir, names[i]);
-        if (!path) return td_arena_fail(&m->arena, err);
-        *out = path;
-        if (access(path, F_OK) == 0) return TD_OK;
+void td_version_set_state(td_version_t *v) {
+    v->state = v->resident ? TD_MODEL_READY : v->has_task ? TD_MODEL_LOADING : v->dying ? TD_MODEL_UNLOADING : TD_MODEL_UNAVAILABLE;
+}
+
+void td_load_queue(td_store_t *s, td_version_t *v, bool may_evict, bool commanded) {
+    td_task_t *t = &v->task;
+    if (v->has_task) {
+        t->may_evict |= may_evict;
+        if (t->running || (t->commanded || !commanded)) return;
+        take_out(s, t);
+        t->commanded = true;
+        insert(s, t);
+        return;
     }
-    return only_artifact(m, out, err);
+    *t = (td_task_t){.version = v, .priority = v->model->config.priority, .order = s->order++, .may_evict = may_evict,
+                     .commanded = commanded};
+    v->has_task = true;
+    atomic_store(&v->done, 0);
+    atomic_store(&v->total, 0);
+    if (!v->resident) v->reason[0] = 0;
+    td_version_set_state(v);
+    insert(s, t);
 }
 
-/* The contract's word on the artifact, before anything is compiled. */
-static td_status_t judge(const td_store_t *st, td_model_t *m, const td_artifact_t *a, const td_module_t *mod,
-                         const td_err_t *module_err, td_err_t *err) {
-    td_contract_policy_t p = st->opts.contract;
-    p.device = st->opts.device;
-    td_verdict_t v = {0};
-    td_status_t s = td_verdict_make(a, mod, module_err, &p, m->alloc, &v, err);
-    if (s != TD_OK) return s;
-    if (v.kind != TD_VERDICT_COMPATIBLE) td_verdict_line(&v, m->verdict, sizeof m->verdict);
-    s = td_verdict_enforce(&v, err);
-    td_verdict_deinit(&v);
-    return s;
+void td_load_unqueue(td_store_t *s, td_version_t *v) {
+    if (!v->has_task) return;
+    atomic_store(&v->task.cancel, 1);
+    if (v->task.running || !take_out(s, &v->task)) return;
+    v->has_task = false;
+    td_version_set_state(v);
+    if (v->state == TD_MODEL_UNAVAILABLE) snprintf(v->reason, sizeof v->reason, "the load was cancelled");
+    pthread_cond_broadcast(&s->quiet);
 }
 
-/* Artifact and module are gone after this; the program stays. */
-static td_status_t make_program(td_store_t *st, td_model_t *m, td_err_t *err) {
-    const char *path = NULL;
-    td_artifact_t *a = NULL;
-    td_module_t *mod = NULL;
-    td_status_t s = find_artifact(st, m, &path, err);
-    if (s != TD_OK) return s;
-    s = td_artifact_open_file(path, st->payloads, m->alloc, &a, err);
-    if (s != TD_OK) return s;
-    td_err_t module_err = {0};
-    td_status_t opened = td_module_open(a, m->alloc, &mod, st->opts.contract.day ? &module_err : err);
-    s = st->opts.contract.day ? judge(st, m, a, mod, &module_err, err) : opened;
-    if (s == TD_OK) s = td_program_create(mod, st->opts.device, m->alloc, &m->program, err);
-    if (s != TD_OK) td_prefix(err, s, "%s", path);
-    td_module_close(mod);
-    td_artifact_close(a);
-    return s;
+/* ---- residents' ends; lock held ---- */
+
+void td_resident_unref(td_resident_t *r) {
+    if (--r->refs) return;
+    r->next_dead = r->store->dead;
+    r->store->dead = r;
+    pthread_cond_signal(&r->store->work);
 }
 
-static const td_st_tensor_t *find_weight(const td_st_t *w, uint32_t i, const char *param) {
-    char key[16];
-    snprintf(key, sizeof key, "%u", i);
-    const td_st_tensor_t *t = td_st_find(w, key);
-    return t || !param || !*param ? t : td_st_find(w, param);
+void td_version_retire(td_store_t *s, td_version_t *v) {
+    td_resident_t *r = v->resident;
+    if (!r) return;
+    v->resident = NULL;
+    v->dying++;
+    s->stats.unloads++;
+    td_version_set_state(v);
+    td_resident_unref(r);
 }
 
-/* A run would copy a misaligned tensor each time; we copy it once. */
-static td_status_t align_weight(td_model_t *m, uint32_t i, const td_st_tensor_t *t, td_err_t *err) {
-    void *p = td_arena_align(&m->arena, t->bytes, 64);
-    if (!p) return td_arena_fail(&m->arena, err);
-    if (t->bytes) memcpy(p, t->data, t->bytes);
-    m->bound[i] = p;
-    return TD_OK;
+/* Takes the lock when the resident is gone. */
+static void bury(td_store_t *s, td_resident_t *r) {
+    char model[256], version[64];
+    uint64_t bytes = r->info.bytes;
+    td_version_t *v = r->version; /* stays while it is dying */
+    snprintf(model, sizeof model, "%s", r->info.name);
+    snprintf(version, sizeof version, "%s", r->info.version);
+    td_resident_destroy(r);
+    td_store_event(s, TD_EVENT_UNLOADED, model, version, "", bytes, 0);
+    pthread_mutex_lock(&s->lock);
+    v->dying--;
+    td_version_set_state(v);
+    td_named_plan(s, v->model);
+    td_catalog_tidy(s);
+    pthread_mutex_unlock(&s->lock);
 }
 
-static td_status_t bind_weight(td_model_t *m, uint32_t i, const td_st_tensor_t *t, td_err_t *err) {
-    const td_io_t *io = td_program_input(m->program, i);
-    td_status_t s = td_st_match(t, io->shape, err);
-    for (uint64_t k = 0; s == TD_OK && io->shape->type == TD_PRED && k < t->bytes; k++)
-        if (((const uint8_t *)t->data)[k] > 1) s = td_fail(err, TD_MALFORMED, "a boolean is neither 0 nor 1");
-    if (s != TD_OK) return td_prefix(err, s, "%s/weights.safetensors: parameter %u", m->dir, i);
-    m->bound[i] = t->data;
-    return (uintptr_t)t->data % td_io_align(io->shape) ? align_weight(m, i, t, err) : TD_OK;
+/* ---- one load ---- */
+
+static void fill_order(const td_store_t *s, td_version_t *v, td_load_order_t *o) {
+    (void)s;
+    *o = (td_load_order_t){.model = v->model->name, .version = v->name, .dir = v->dir, .model_dir = v->model->dir,
+                           .stamp = v->stamp, .files = td_files_retain(v->files), .may_evict = v->task.may_evict,
+                           .priority = v->model->config.priority, .done = &v->done, .total = &v->total,
+                           .cancel = &v->task.cancel};
 }
 
-/* With a list, exactly the parameters of the list; without one, whatever the file has. */
-static td_status_t bind_weights(td_model_t *m, const td_model_config_t *c, td_err_t *err) {
-    uint32_t n = td_program_input_count(m->program);
-    m->bound = TD_NEW_N(&m->arena, const void *, n + 1u);
-    if (!m->bound) return td_arena_fail(&m->arena, err);
-    td_status_t s = TD_OK;
-    for (uint32_t i = 0; m->weights && !c->weights.given && s == TD_OK && i < n; i++) {
-        const td_st_tensor_t *t = find_weight(m->weights, i, td_program_input(m->program, i)->name);
-        if (t) s = bind_weight(m, i, t, err);
+/* Would it fail in the same way again, as long as the files stay? */
+static bool lasting(td_status_t st) {
+    return st == TD_MALFORMED || st == TD_UNSUPPORTED || st == TD_MISMATCH || st == TD_NOTFOUND || st == TD_USAGE;
+}
+
+static td_want_t *take_wants(td_version_t *v) {
+    td_want_t *w = v->wants;
+    v->wants = NULL;
+    for (td_want_t *x = w; x; x = x->next) x->waits_for = NULL;
+    return w;
+}
+
+/* Lock held. The wants that waited, with their leases on success. */
+static td_want_t *loaded(td_store_t *s, td_version_t *v, td_resident_t *r, td_status_t st, const td_err_t *err) {
+    v->has_task = false;
+    v->tried = v->stamp;
+    v->failed = st != TD_OK && lasting(st);
+    v->code = st;
+    if (st == TD_OK) {
+        v->tried = r->stamp;
+        if (v->resident) td_version_retire(s, v);
+        v->resident = r;
+        r->version = v;
+        r->refs = 1;
+        r->used_ns = td_store_now(s);
+        v->evicted = false;
+        v->loads++;
+        s->stats.loads++;
+        v->reason[0] = 0;
+        snprintf(v->verdict, sizeof v->verdict, "%s", r->info.verdict);
+    } else {
+        s->stats.failed_loads += st != TD_CANCELLED;
+        s->stats.refusals += st == TD_LIMIT;
+        v->evicted = !lasting(st) && !v->resident; /* a request may try again */
+        snprintf(v->reason, sizeof v->reason, "%s: %s", td_status_name(st), err->text);
+        td_command_failed(s, v, st, err);
     }
-    for (uint32_t k = 0; s == TD_OK && k < c->weights.n; k++) {
-        uint32_t i = (uint32_t)strtoul(c->weights.items[k], NULL, 10);
-        if (i >= n) return td_fail(err, TD_MISMATCH, "model.yaml: weights: parameter %u of only %u", i, n);
-        const td_st_tensor_t *t = m->weights ? find_weight(m->weights, i, td_program_input(m->program, i)->name) : NULL;
-        if (!t) return td_fail(err, TD_NOTFOUND, "%s/weights.safetensors: nothing for parameter %u", m->dir, i);
-        s = bind_weight(m, i, t, err);
+    td_version_set_state(v);
+    td_want_t *w = take_wants(v);
+    for (td_want_t *x = w; x && st == TD_OK; x = x->next) td_want_lease(s, x, r);
+    td_named_plan(s, v->model);
+    return w;
+}
+
+static void run_load(td_store_t *s, td_version_t *v) { /* lock held, and when it returns */
+    td_load_order_t o;
+    td_err_t err = {0};
+    td_resident_t *r = NULL;
+    char model[256], version[64];
+    fill_order(s, v, &o);
+    pthread_mutex_unlock(&s->lock);
+    snprintf(model, sizeof model, "%s", o.model);
+    snprintf(version, sizeof version, "%s", o.version);
+    td_store_event(s, TD_EVENT_LOADING, model, version, "", 0, 0);
+    uint64_t began = td_store_now(s);
+    td_status_t st = td_resident_create(s, &o, &r, &err);
+    uint64_t took = td_store_now(s) - began;
+    td_files_release((td_files_t *)(uintptr_t)o.files);
+    uint64_t bytes = r ? r->info.bytes : 0;
+    char text[TD_STORE_REASON];
+    snprintf(text, sizeof text, "%s", r ? r->info.verdict : err.text);
+    pthread_mutex_lock(&s->lock);
+    s->stats.load_ns += took;
+    if (st == TD_OK && atomic_load(&v->task.cancel)) { /* too late to stop it, but nobody wants it any more */
+        pthread_mutex_unlock(&s->lock);
+        td_resident_destroy(r);
+        st = td_fail(&err, TD_CANCELLED, "the load was cancelled");
+        pthread_mutex_lock(&s->lock);
     }
-    return s;
+    td_want_t *waited = loaded(s, v, r, st, &err);
+    pthread_mutex_unlock(&s->lock);
+    if (st == TD_OK) td_store_event(s, TD_EVENT_READY, model, version, text, bytes, took);
+    else td_store_event(s, TD_EVENT_FAILED, model, version, err.text, 0, took);
+    td_want_answer(s, waited, st, &err);
+    pthread_mutex_lock(&s->lock);
 }
 
-/* What depends on the weights alone is computed here, once. */
-static td_status_t fix_weights(td_model_t *m, td_err_t *err) {
-    uint32_t n = td_program_input_count(m->program), bound = 0;
-    bool *fixed = TD_NEW_N(&m->arena, bool, n + 1u);
-    if (!fixed) return td_arena_fail(&m->arena, err);
-    for (uint32_t i = 0; i < n; i++) fixed[i] = m->bound[i] != NULL, bound += fixed[i];
-    return bound ? td_program_bind(m->program, m->bound, fixed, err) : TD_OK;
-}
+/* ---- the threads ---- */
 
-static td_status_t open_weights(td_model_t *m, td_err_t *err) {
-    const char *path = td_arena_printf(&m->arena, "%s/weights.safetensors", m->dir);
-    if (!path) return td_arena_fail(&m->arena, err);
-    return access(path, F_OK) == 0 ? td_st_open_file(path, m->alloc, &m->weights, err) : TD_OK;
-}
-
-static td_status_t describe(td_model_t *m, const td_io_t *io, const char *name, td_tensor_info_t *out, td_err_t *err) {
-    int64_t *dims = TD_NEW_N(&m->arena, int64_t, io->shape->rank);
-    out->name = td_arena_strndup(&m->arena, name, strlen(name));
-    if (!dims || !out->name) return td_arena_fail(&m->arena, err);
-    if (io->shape->rank) memcpy(dims, io->shape->dims, io->shape->rank * sizeof *dims);
-    out->dims = dims;
-    out->rank = io->shape->rank;
-    out->type = io->shape->type;
-    out->datatype = td_datatype_name(out->type);
-    out->bytes = td_io_host_bytes(io->shape);
-    return *out->datatype ? TD_OK : td_fail(err, TD_UNSUPPORTED, "%s: no tensor can have type %s", name, td_type_name(out->type));
-}
-
-static td_status_t check_count(const td_name_list_t *l, const char *what, uint32_t n, td_err_t *err) {
-    if (!l->given || l->n == n) return TD_OK;
-    return td_fail(err, TD_MISMATCH, "model.yaml: %s names %u, the artifact has %u for requests", what, l->n, n);
-}
-
-/* Two tensors of one name could not be told apart. */
-static td_status_t check_unique(const td_tensor_info_t *t, uint32_t n, const char *what, td_err_t *err) {
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = 0; k < i; k++)
-            if (!strcmp(t[i].name, t[k].name))
-                return td_fail(err, TD_MISMATCH, "two %s are named %.100s; name them in model.yaml", what, t[i].name);
-    return TD_OK;
-}
-
-static td_status_t name_inputs(td_model_t *m, const td_model_config_t *c, td_err_t *err) {
-    uint32_t n = td_program_input_count(m->program);
-    m->visible = TD_NEW_N(&m->arena, uint32_t, n + 1u);
-    m->inputs = TD_NEW_N(&m->arena, td_tensor_info_t, n + 1u);
-    if (!m->visible || !m->inputs) return td_arena_fail(&m->arena, err);
-    for (uint32_t i = 0; i < n; i++)
-        if (!m->bound[i]) m->visible[m->n_inputs++] = i;
-    td_status_t s = check_count(&c->inputs, "inputs", m->n_inputs, err);
-    for (uint32_t i = 0; s == TD_OK && i < m->n_inputs; i++) {
-        const td_io_t *io = td_program_input(m->program, m->visible[i]);
-        char fallback[24];
-        snprintf(fallback, sizeof fallback, "input_%u", i);
-        const char *own = io->name && *io->name ? io->name : fallback;
-        s = describe(m, io, c->inputs.given ? c->inputs.items[i] : own, &m->inputs[i], err);
+static void *load_main(void *arg) {
+    td_store_t *s = arg;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (!s->dead && (!s->queue || s->closing) && !(s->closing && !s->running)) pthread_cond_wait(&s->work, &s->lock);
+        td_resident_t *r = s->dead;
+        td_task_t *t = s->queue;
+        if (!r && s->closing) break;
+        s->running++;
+        if (r) {
+            s->dead = r->next_dead;
+            pthread_mutex_unlock(&s->lock);
+            bury(s, r);
+            pthread_mutex_lock(&s->lock);
+        } else {
+            s->queue = t->next;
+            s->stats.queued--;
+            t->running = true;
+            run_load(s, t->version);
+        }
+        s->running--;
+        if (s->closing) pthread_cond_broadcast(&s->work);
+        pthread_mutex_unlock(&s->lock);
+        td_store_quiet(s);
+        pthread_mutex_lock(&s->lock);
     }
-    return s == TD_OK ? check_unique(m->inputs, m->n_inputs, "inputs", err) : s;
+    pthread_cond_broadcast(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
 }
 
-static td_status_t name_outputs(td_model_t *m, const td_model_config_t *c, td_err_t *err) {
-    m->n_outputs = td_program_output_count(m->program);
-    m->outputs = TD_NEW_N(&m->arena, td_tensor_info_t, m->n_outputs + 1u);
-    if (!m->outputs) return td_arena_fail(&m->arena, err);
-    td_status_t s = check_count(&c->outputs, "outputs", m->n_outputs, err);
-    for (uint32_t i = 0; s == TD_OK && i < m->n_outputs; i++) {
-        const td_io_t *io = td_program_output(m->program, i);
-        s = describe(m, io, c->outputs.given ? c->outputs.items[i] : io->name, &m->outputs[i], err);
+/* Signals belong to the daemon's main thread. */
+td_status_t td_load_start_threads(td_store_t *s, td_err_t *err) {
+    sigset_t all, old;
+    uint32_t n = s->opts.load_threads ? s->opts.load_threads : 1;
+    s->threads = s->opts.alloc->get(s->opts.alloc->ctx, n * sizeof *s->threads, 16);
+    if (!s->threads) return td_fail(err, TD_NOMEM, "out of memory");
+    s->cap_threads = n;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int e = 0;
+    while (!e && s->n_threads < n)
+        if (!(e = pthread_create(&s->threads[s->n_threads], NULL, load_main, s))) s->n_threads++;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return e ? td_fail(err, TD_NOMEM, "load thread: %s", strerror(e)) : TD_OK;
+}
+
+void td_command_done(td_command_t *list) {
+    for (td_command_t *c = list, *next; c; c = next) {
+        next = c->next;
+        c->done(c, c->status, &c->err);
     }
-    return s == TD_OK ? check_unique(m->outputs, m->n_outputs, "outputs", err) : s;
 }
 
-static td_status_t make_slot(td_model_t *m, td_slot_t *slot, td_err_t *err) {
-    uint32_t n = td_program_input_count(m->program);
-    slot->model = m;
-    slot->inputs = TD_NEW_N(&m->arena, const void *, n + 1u);
-    slot->outputs = TD_NEW_N(&m->arena, const void *, m->n_outputs + 1u);
-    slot->bools = TD_NEW_N(&m->arena, uint8_t *, n + 1u);
-    if (!slot->inputs || !slot->outputs || !slot->bools) return td_arena_fail(&m->arena, err);
-    for (uint32_t i = 0; i < n; i++) {
-        const td_shape_t *sh = td_program_input(m->program, i)->shape;
-        slot->inputs[i] = m->bound[i];
-        if (sh->type != TD_PRED || m->bound[i]) continue;
-        slot->bools[i] = td_arena_align(&m->arena, td_io_host_bytes(sh) + 1, 64);
-        if (!slot->bools[i]) return td_arena_fail(&m->arena, err);
-    }
-    return td_binding_create(m->program, m->alloc, &slot->binding, err);
-}
-
-static td_status_t make_slots(td_model_t *m, uint32_t n, td_err_t *err) {
-    m->slots = TD_NEW_N(&m->arena, td_slot_t, n);
-    if (!m->slots) return td_arena_fail(&m->arena, err);
-    td_status_t s = TD_OK;
-    for (; s == TD_OK && m->n_slots < n; m->n_slots++) s = make_slot(m, &m->slots[m->n_slots], err);
-    return s;
-}
-
-td_status_t td_model_load(td_store_t *st, td_model_t *m, td_err_t *err) {
-    td_model_config_t c;
-    const char *yaml = td_arena_printf(&m->arena, "%s/model.yaml", m->dir);
-    if (!yaml) return td_arena_fail(&m->arena, err);
-    td_status_t s = td_model_config_read(yaml, &m->arena, &c, err);
-    if (s == TD_OK) s = make_program(st, m, err);
-    if (s == TD_OK) s = open_weights(m, err);
-    if (s == TD_OK) s = bind_weights(m, &c, err);
-    if (s == TD_OK) s = fix_weights(m, err);
-    if (s == TD_OK) s = name_inputs(m, &c, err);
-    if (s == TD_OK) s = name_outputs(m, &c, err);
-    if (s == TD_OK) s = make_slots(m, st->opts.concurrency, err);
-    return s;
-}
-
-void td_model_unload(td_model_t *m) {
-    for (uint32_t i = 0; i < m->n_slots; i++) td_binding_destroy(m->slots[i].binding);
-    m->n_slots = m->n_inputs = m->n_outputs = 0;
-    td_program_destroy(m->program);
-    m->program = NULL;
-    td_st_close(m->weights);
-    m->weights = NULL;
+void td_store_quiet(td_store_t *s) {
+    td_command_t *done = NULL;
+    pthread_mutex_lock(&s->lock);
+    td_command_collect(s, &done);
+    bool first = s->looked && !s->queue && !s->running && !atomic_load(&s->started);
+    if (first) atomic_store(&s->started, true);
+    pthread_cond_broadcast(&s->quiet);
+    pthread_mutex_unlock(&s->lock);
+    td_command_done(done);
+    if (first) td_store_event(s, TD_EVENT_STARTED, "", "", "", 0, 0);
 }

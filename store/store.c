@@ -1,157 +1,127 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The catalog, and running a model on one of its slots. */
+/* Opening and closing. */
 #include "store/store.h"
 
-#include <stdio.h>
+#include <dirent.h>
+#include <errno.h>
 #include <string.h>
 
-#include "store/store_internal.h"
+#include "store/store_in.h"
 
-/* A failed load leaves its reason and nothing else. */
-static void load_one(td_store_t *s, td_model_t *m) {
-    td_err_t err = {0};
-    if (td_model_load(s, m, &err) == TD_OK) {
-        m->state = TD_MODEL_READY;
-        return;
-    }
-    td_model_unload(m);
-    snprintf(m->reason, sizeof m->reason, "%s: %s", td_status_name(err.code), err.text);
+void td_store_event(td_store_t *s, td_store_event_kind_t kind, const char *model, const char *version, const char *text,
+                    uint64_t bytes, uint64_t ns) {
+    td_store_event_t e = {.kind = kind, .model = model, .version = version, .text = text, .bytes = bytes, .ns = ns};
+    if (s->opts.on_event) s->opts.on_event(s->opts.ctx, &e);
+}
+
+static td_status_t open_budget(td_store_t *s, td_err_t *err) {
+    uint64_t limits[2] = {s->opts.host_bytes ? s->opts.host_bytes : UINT64_MAX,
+                          s->opts.device_bytes ? s->opts.device_bytes : UINT64_MAX};
+    uint32_t n = s->opts.device->host_memory ? 1 : 2;
+    td_status_t st = td_budget_create(limits, n, s->opts.alloc, &s->budget, err);
+    if (st == TD_OK) st = td_account_open(s->budget, 0, TD_CHARGE_PAYLOADS, "payloads", &s->payload_account, err);
+    if (st == TD_OK) st = td_account_open(s->budget, n - 1, TD_CHARGE_PAYLOADS, "constants", &s->constant_account, err);
+    if (st == TD_OK) st = td_account_open(s->budget, 0, TD_CHARGE_OVERHEAD, "loading", &s->loading_account, err);
+    if (st == TD_OK) st = td_account_open(s->budget, 0, TD_CHARGE_OVERHEAD, "replaced files", &s->file_account, err);
+    return st;
+}
+
+static td_status_t open_in(td_store_t *s, td_err_t *err) {
+    td_status_t st = open_budget(s, err);
+    if (st == TD_OK)
+        st = td_payload_table_create(s->opts.alloc, &s->payloads, err);
+    if (st == TD_OK) td_payload_table_set_charge(s->payloads, td_account_charge(s->payload_account));
+    if (st == TD_OK)
+        st = td_constants_create(s->opts.device, s->payloads, s->opts.alloc, td_account_charge(s->constant_account),
+                                 &s->constants, err);
+    DIR *d = st == TD_OK ? opendir(s->opts.dir) : NULL;
+    if (st == TD_OK && !d) st = td_fail(err, TD_IO, "%s: %s", s->opts.dir, strerror(errno));
+    if (d) closedir(d);
+    if (st == TD_OK) st = td_load_start_threads(s, err);
+    if (st == TD_OK) st = td_keeper_start(s, err);
+    return st;
 }
 
 td_status_t td_store_open(const td_store_opts_t *opts, td_store_t **out, td_err_t *err) {
     const td_alloc_t *alloc = opts->alloc ? opts->alloc : td_alloc_default();
-    td_store_t *s = alloc->get(alloc->ctx, sizeof *s, 16);
+    td_store_t *s = alloc->get(alloc->ctx, sizeof *s, 64);
     if (!s) return td_fail(err, TD_NOMEM, "out of memory");
-    *s = (td_store_t){.opts = *opts};
+    memset(s, 0, sizeof *s);
+    s->opts = *opts;
     s->opts.alloc = alloc;
     if (!s->opts.concurrency) s->opts.concurrency = 1;
-    td_arena_init(&s->arena, alloc, 0);
-    td_status_t st = td_payload_table_create(alloc, &s->payloads, err);
-    if (st == TD_OK) st = td_store_scan(s, err);
-    if (st != TD_OK) {
-        td_store_close(s);
-        return st;
-    }
-    for (uint32_t i = 0; i < s->n_models; i++) load_one(s, s->models[i]);
-    *out = s;
-    return TD_OK;
+    s->clock = td_clock_system();
+    s->wake_fd = s->watch_fd = -1;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->admission, NULL);
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->quiet, NULL);
+    td_status_t st = open_in(s, err);
+    if (st == TD_OK) *out = s;
+    else td_store_close(s);
+    return st;
+}
+
+/* Takes everything that waits out of the catalog, and what is loaded; lock held. */
+static td_want_t *give_up(td_store_t *s) {
+    td_want_t *all = NULL;
+    for (uint32_t i = 0; i < s->n_models; i++)
+        for (uint32_t k = 0; k < s->models[i]->n; k++) {
+            td_version_t *v = s->models[i]->versions[k];
+            td_load_unqueue(s, v);
+            while (v->wants) {
+                td_want_t *w = v->wants;
+                v->wants = w->next;
+                w->waits_for = NULL;
+                w->next = all;
+                all = w;
+            }
+            td_version_retire(s, v);
+        }
+    td_sequence_drop_all(s);
+    pthread_cond_broadcast(&s->work);
+    return all;
 }
 
 void td_store_close(td_store_t *s) {
     if (!s) return;
-    for (uint32_t i = 0; i < s->n_models; i++) {
-        td_model_t *m = s->models[i];
-        td_model_unload(m);
-        pthread_mutex_destroy(&m->lock);
-        td_arena_deinit(&m->arena);
-    }
-    td_payload_table_destroy(s->payloads);
-    td_arena_deinit(&s->arena);
+    td_err_t err = {0};
+    td_command_t *done = NULL;
+    pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    td_want_t *waited = give_up(s);
+    pthread_mutex_unlock(&s->lock);
+    td_want_answer(s, waited, td_fail(&err, TD_CANCELLED, "the store is closing"), &err);
+    td_keeper_stop(s);
+    pthread_mutex_lock(&s->lock);
+    td_command_run_all(s, &done); /* with an error */
+    pthread_mutex_unlock(&s->lock);
+    td_command_done(done);
+    td_store_quiet(s);
+    for (uint32_t i = 0; i < s->n_threads; i++) pthread_join(s->threads[i], NULL);
     const td_alloc_t *alloc = s->opts.alloc;
+    if (s->threads) alloc->put(alloc->ctx, s->threads, s->cap_threads * sizeof *s->threads);
+    td_catalog_free(s);
+    td_constants_destroy(s->constants);
+    td_payload_table_destroy(s->payloads);
+    td_account_close(s->payload_account);
+    td_account_close(s->constant_account);
+    td_account_close(s->loading_account);
+    td_account_close(s->file_account);
+    td_budget_destroy(s->budget);
+    pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->admission);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->quiet);
     alloc->put(alloc->ctx, s, sizeof *s);
 }
 
-uint32_t td_store_count(const td_store_t *s) {
-    return s->n_models;
-}
-td_model_t *td_store_model(td_store_t *s, uint32_t i) {
-    return i < s->n_models ? s->models[i] : NULL;
-}
-
-td_model_t *td_store_find(td_store_t *s, const char *name, const char *version) {
-    td_model_t *last = NULL, *ready = NULL;
-    for (uint32_t i = 0; i < s->n_models; i++) {
-        td_model_t *m = s->models[i];
-        if (strcmp(m->name, name) != 0) continue;
-        if (version && *version && strcmp(m->version, version) != 0) continue;
-        last = m; /* versions ascend */
-        if (m->state == TD_MODEL_READY) ready = m;
-    }
-    return ready ? ready : last;
+void td_store_settle(td_store_t *s) {
+    pthread_mutex_lock(&s->lock);
+    while (s->scan_wanted || s->scanning || s->commands || s->queue || s->running || s->dead)
+        pthread_cond_wait(&s->quiet, &s->lock);
+    pthread_mutex_unlock(&s->lock);
 }
 
-const char *td_model_name(const td_model_t *m) {
-    return m->name;
-}
-const char *td_model_version(const td_model_t *m) {
-    return m->version;
-}
-td_model_state_t td_model_state(const td_model_t *m) {
-    return m->state;
-}
-const char *td_model_reason(const td_model_t *m) {
-    return m->reason;
-}
-const char *td_model_verdict(const td_model_t *m) {
-    return m->verdict;
-}
-uint32_t td_model_input_count(const td_model_t *m) {
-    return m->n_inputs;
-}
-uint32_t td_model_output_count(const td_model_t *m) {
-    return m->n_outputs;
-}
-const td_tensor_info_t *td_model_input(const td_model_t *m, uint32_t i) {
-    return i < m->n_inputs ? &m->inputs[i] : NULL;
-}
-const td_tensor_info_t *td_model_output(const td_model_t *m, uint32_t i) {
-    return i < m->n_outputs ? &m->outputs[i] : NULL;
-}
-
-uint64_t td_model_bytes(const td_model_t *m) {
-    if (m->state != TD_MODEL_READY) return 0;
-    uint64_t n = td_program_bytes(m->program) + m->n_slots * td_program_binding_bytes(m->program);
-    return n + (m->weights ? td_st_bytes(m->weights) : 0);
-}
-
-static td_slot_t *take_slot(td_model_t *m) {
-    td_slot_t *slot = NULL;
-    pthread_mutex_lock(&m->lock);
-    for (uint32_t i = 0; !slot && i < m->n_slots; i++)
-        if (!m->slots[i].busy) slot = &m->slots[i];
-    if (slot) slot->busy = true;
-    pthread_mutex_unlock(&m->lock);
-    return slot;
-}
-
-void td_slot_release(td_slot_t *s) {
-    if (!s) return;
-    pthread_mutex_lock(&s->model->lock);
-    s->busy = false;
-    pthread_mutex_unlock(&s->model->lock);
-}
-
-/* Programs may rely on booleans being 0 or 1. */
-static const void *normalised(const uint8_t *p, uint64_t n, uint8_t *room) {
-    uint64_t k = 0;
-    while (k < n && p[k] <= 1) k++;
-    if (k == n) return p;
-    for (k = 0; k < n; k++) room[k] = p[k] != 0;
-    return room;
-}
-
-static void bind(td_model_t *m, td_slot_t *slot, const void *const *inputs) {
-    for (uint32_t i = 0; i < m->n_inputs; i++) {
-        uint32_t p = m->visible[i];
-        slot->inputs[p] = slot->bools[p] ? normalised(inputs[i], m->inputs[i].bytes, slot->bools[p]) : inputs[i];
-    }
-}
-
-td_status_t td_model_run(td_model_t *m, const void *const *inputs, td_slot_t **out_slot, const _Atomic(int) *cancel,
-                         td_err_t *err) {
-    if (m->state != TD_MODEL_READY) return td_fail(err, TD_NOTFOUND, "model %s is unavailable: %s", m->name, m->reason);
-    td_slot_t *slot = take_slot(m);
-    if (!slot) return td_fail(err, TD_BUSY, "model %s: all %u slots are taken", m->name, m->n_slots);
-    bind(m, slot, inputs);
-    td_status_t s = td_program_run(slot->binding, slot->inputs, slot->outputs, cancel, err);
-    if (s != TD_OK) {
-        td_slot_release(slot);
-        return td_prefix(err, s, "model %s", m->name);
-    }
-    *out_slot = slot;
-    return TD_OK;
-}
-
-const void *td_slot_output(const td_slot_t *s, uint32_t i) {
-    return i < s->model->n_outputs ? s->outputs[i] : NULL;
-}
+bool td_store_started(const td_store_t *s) { return atomic_load(&s->started); }
+td_budget_t *td_store_budget(td_store_t *s) { return s->budget; }

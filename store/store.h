@@ -34,7 +34,8 @@ typedef enum td_model_state {
 const char *td_model_state_name(td_model_state_t s); /* "UNAVAILABLE" … */
 
 typedef enum td_store_event_kind {
-    TD_EVENT_LOADING, TD_EVENT_READY, TD_EVENT_FAILED, TD_EVENT_UNLOADED, TD_EVENT_EVICTED, TD_EVENT_STORE
+    TD_EVENT_LOADING, TD_EVENT_READY, TD_EVENT_FAILED, TD_EVENT_UNLOADED, TD_EVENT_EVICTED, TD_EVENT_STORE,
+    TD_EVENT_STARTED /* the first pass has ended */
 } td_store_event_kind_t;
 typedef struct td_store_event {
     td_store_event_kind_t kind;
@@ -95,6 +96,7 @@ typedef struct td_model_info {
     const td_tensor_info_t *inputs, *outputs, *states; /* states: of their inputs */
     uint32_t n_inputs, n_outputs, n_states, n_buckets;
     uint64_t bytes; /* charged to it: program, bindings, weights and payloads that came with it */
+    int32_t leave_day; /* as in td_model_row_t */
 } td_model_info_t;
 const td_model_info_t *td_resident_info(const td_resident_t *r);
 
@@ -177,11 +179,14 @@ struct td_command {
     void *user;
     /* The store's. */
     td_command_t *next;
+    char model_name[256], version_name[40];
+    struct td_files *kept;
     uint32_t pending;
     td_status_t status;
     td_err_t err;
 };
-/* Errors are told here (then done is not called): no such model, bad override. */
+/* Errors are told here (then done is not called): bad names, bad overrides, no memory for these. All others come
+ * with done: no such model, what a load says. */
 td_status_t td_store_command(td_store_t *s, td_command_t *c, td_err_t *err);
 /* Cancels loads that only this command wants. True: done will not be called. */
 bool td_store_cancel(td_store_t *s, td_command_t *c);
@@ -201,7 +206,7 @@ typedef struct td_model_row {
     uint64_t bytes;       /* charged to it */
     uint64_t done, total; /* LOADING: bytes of its files */
     uint64_t loads, evictions, idle_ms;
-    int32_t leave_day;    /* yyyymmdd: the last day inside the contract's window; 0: not known */
+    int32_t leave_day; /* the last day on which its artifact is inside the window, yyyymmdd; 0: unknown */
 } td_model_row_t;
 /* Sorted by name, then by version from low to high; copied into the arena. */
 td_status_t td_store_list(td_store_t *s, td_arena_t *arena, td_model_row_t **out, uint32_t *out_n, td_err_t *err);

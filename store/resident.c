@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making a resident: survey, admission, then payloads, programs, weights and slots on the reservation. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/survey.h"
+
+static td_status_t open_accounts(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_err_t *err) {
+    char owner[300];
+    uint32_t device = td_budget_domains(s->budget) - 1;
+    snprintf(owner, sizeof owner, "%s/%s", o->model, o->version);
+    td_status_t st = td_account_open(s->budget, 0, TD_CHARGE_PROGRAMS, owner, &r->programs, err);
+    if (st == TD_OK) st = td_account_open(s->budget, device, TD_CHARGE_BINDINGS, owner, &r->bindings, err);
+    if (st == TD_OK) st = td_account_open(s->budget, device, TD_CHARGE_STATE, owner, &r->state, err);
+    if (st != TD_OK) return st;
+    r->held_domain = device;
+    td_draw_init(&r->program_draw, r->programs, NULL);
+    td_draw_init(&r->binding_draw, r->bindings, NULL);
+    td_draw_init(&r->payload_draw, s->payload_account, NULL);
+    return TD_OK;
+}
+
+static void draw_on(td_resident_t *r, td_reservation_t *res) {
+    r->program_draw.reservation = r->binding_draw.reservation = r->payload_draw.reservation = res;
+}
+
+/* ---- programs ---- */
+
+/* The artifact and its module are gone after this; the program keeps the payloads that it needs. */
+static td_status_t make_program(td_store_t *s, const td_load_order_t *o, td_resident_t *r, const td_surveyed_t *a,
+                                td_bucket_t *b, td_err_t *err) {
+    const td_alloc_t *alloc = td_heap_alloc(r->heap);
+    td_artifact_opts_t opts = {.table = s->payloads, .alloc = alloc, .charge = &r->payload_draw.charge, .progress = o->done,
+                               .cancel = o->cancel};
+    td_program_opts_t p = {.dev = s->opts.device, .alloc = alloc, .constants = s->constants, .charge = &r->binding_draw.charge};
+    td_artifact_t *art = NULL;
+    td_module_t *m = NULL;
+    td_status_t st = td_artifact_open_path(a->path, &opts, &art, err);
+    if (st == TD_OK) st = td_module_open(art, alloc, &m, err);
+    if (st == TD_OK) st = td_program_create(m, &p, &b->program, err);
+    td_module_close(m);
+    td_artifact_close(art);
+    return st == TD_OK ? st : td_prefix(err, st, "%s", a->name);
+}
+
+/* It may have been replaced between survey and load. */
+static td_status_t same_inputs(const td_surveyed_t *a, const td_program_t *p, td_err_t *err) {
+    bool same = td_program_input_count(p) == a->n_inputs;
+    for (uint32_t i = 0; same && i < a->n_inputs; i++) same = td_shape_equal(td_program_input(p, i)->shape, a->inputs[i].shape);
+    return same ? TD_OK : td_fail(err, TD_MALFORMED, "%s changed while it was being loaded", a->name);
+}
+
+static td_status_t bind_weights(td_resident_t *r, td_bucket_t *b, const bool *bound, td_err_t *err) {
+    uint32_t n = td_program_input_count(b->program), any = 0;
+    td_io_t *ios = TD_NEW_N(&r->arena, td_io_t, n + 1u);
+    b->bound = TD_NEW_N(&r->arena, const void *, n + 1u);
+    if (!ios || !b->bound) return td_arena_fail(&r->arena, err);
+    for (uint32_t i = 0; i < n; i++) ios[i] = *td_program_input(b->program, i), any += bound[i];
+    if (!any) return TD_OK;
+    td_status_t st = td_weights_bind(r->weights, ios, n, b->bound, err);
+    return st == TD_OK ? td_program_bind(b->program, b->bound, bound, err) : st;
+}
+
+static int by_size(const void *pa, const void *pb) {
+    const td_bucket_t *a = pa, *b = pb;
+    return a->size < b->size ? -1 : a->size > b->size;
+}
+
+static td_status_t make_buckets(td_store_t *s, const td_load_order_t *o, td_resident_t *r, const td_survey_t *v, td_err_t *err) {
+    r->buckets = TD_NEW_N(&r->arena, td_bucket_t, v->n);
+    if (!r->buckets) return td_arena_fail(&r->arena, err);
+    td_status_t st = TD_OK;
+    for (uint32_t i = 0; i < v->n && st == TD_OK; i++) {
+        td_bucket_t *b = &r->buckets[r->n_buckets++];
+        st = make_program(s, o, r, &v->artifacts[i], b, err);
+        if (st == TD_OK) st = same_inputs(&v->artifacts[i], b->program, err);
+        if (st == TD_OK) st = bind_weights(r, b, v->artifacts[i].bound, err);
+        for (uint32_t k = 0; st == TD_OK && k < td_program_input_count(b->program); k++)
+            if (!b->bound[k]) b->size += td_io_host_bytes(td_program_input(b->program, k)->shape);
+    }
+    if (st == TD_OK) qsort(r->buckets, r->n_buckets, sizeof *r->buckets, by_size);
+    return st;
+}
+
+/* ---- what it shares ---- */
+
+static td_status_t list_held(td_resident_t *r, td_err_t *err) {
+    uint32_t n = 0, weights = 0;
+    for (uint32_t i = 0; i < r->n_buckets; i++) n += td_program_payload_count(r->buckets[i].program);
+    const td_payload_t *const *w = td_weights_payloads(r->weights, &weights);
+    r->held = TD_NEW_N(&r->arena, td_held_t, n + weights + 1u);
+    if (!r->held) return td_arena_fail(&r->arena, err);
+    for (uint32_t i = 0; i < r->n_buckets; i++) {
+        const td_payload_t *const *p = td_program_payloads(r->buckets[i].program);
+        for (uint32_t k = 0; k < td_program_payload_count(r->buckets[i].program); k++)
+            r->held[r->n_held++] = (td_held_t){p[k], td_payload_cost(p[k]->bytes.size)};
+    }
+    for (uint32_t i = 0; i < weights; i++) r->held[r->n_held++] = (td_held_t){w[i], td_payload_cost(w[i]->bytes.size)};
+    return TD_OK;
+}
+
+static int by_what(const void *pa, const void *pb) {
+    const td_held_t *a = pa, *b = pb;
+    return (uintptr_t)a->what < (uintptr_t)b->what ? -1 : (uintptr_t)a->what > (uintptr_t)b->what;
+}
+
+/* Each once, and the sum with what is its own. */
+static uint64_t sum_bytes(td_resident_t *r) {
+    uint64_t sum = td_account_bytes(r->programs) + td_account_bytes(r->bindings);
+    uint32_t n = 0;
+    qsort(r->held, r->n_held, sizeof *r->held, by_what);
+    for (uint32_t i = 0; i < r->n_held; i++) {
+        if (n && r->held[n - 1].what == r->held[i].what) continue;
+        r->held[n++] = r->held[i];
+        sum += r->held[i].bytes;
+    }
+    r->n_held = n;
+    return sum;
+}
+
+/* ---- all of it ---- */
+
+static void link_live(td_store_t *s, td_resident_t *r) {
+    pthread_mutex_lock(&s->lock);
+    r->next_live = s->live;
+    if (s->live) s->live->prev_live = r;
+    s->live = r;
+    pthread_mutex_unlock(&s->lock);
+    r->linked = true;
+}
+
+static void unlink_live(td_store_t *s, td_resident_t *r) {
+    if (!r->linked) return;
+    pthread_mutex_lock(&s->lock);
+    if (r->next_live) r->next_live->prev_live = r->prev_live;
+    if (r->prev_live) r->prev_live->next_live = r->next_live;
+    else s->live = r->next_live;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static td_status_t describe(td_resident_t *r, const td_load_order_t *o, const td_survey_t *v, td_err_t *err) {
+    td_model_info_t *i = &r->info;
+    i->name = td_arena_strndup(&r->arena, o->model, strlen(o->model));
+    i->version = td_arena_strndup(&r->arena, o->version, strlen(o->version));
+    i->artifact = td_arena_strndup(&r->arena, v->names, strlen(v->names));
+    i->verdict = td_arena_strndup(&r->arena, v->verdict, strlen(v->verdict));
+    if (!i->name || !i->version || !i->artifact || !i->verdict) return td_arena_fail(&r->arena, err);
+    i->leave_day = v->leave_day;
+    r->sequence_idle_ns = v->config.sequence_idle_ms * 1000000u;
+    r->sequence_max = v->config.sequence_max;
+    return td_resident_describe(r, &v->config, err);
+}
+
+static td_status_t fill(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_survey_t *v, td_err_t *err) {
+    r->weights = v->weights;
+    v->weights = NULL;
+    td_status_t st = make_buckets(s, o, r, v, err);
+    if (st == TD_OK) st = describe(r, o, v, err);
+    if (st == TD_OK) st = td_resident_make_slots(r, v->concurrency, err);
+    if (st == TD_OK) st = list_held(r, err);
+    return st;
+}
+
+/* What seemed to be there already may not have been: then once more, with the need of all of it. */
+static td_status_t load(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_survey_t *v, bool *trust, td_err_t *err) {
+    uint64_t need[TD_BUDGET_DOMAINS];
+    td_reservation_t res;
+    td_survey_need(s, v, *trust, need);
+    td_status_t st = td_admit(s, o, need, &res, err);
+    if (st != TD_OK) {
+        *trust = false; /* a larger need would not be admitted either */
+        return st;
+    }
+    draw_on(r, &res);
+    st = fill(s, o, r, v, err);
+    draw_on(r, NULL);
+    td_reservation_end(&res);
+    return st;
+}
+
+static td_status_t start(td_store_t *s, const td_load_order_t *o, td_resident_t **out, td_err_t *err) {
+    td_resident_t *r = s->opts.alloc->get(s->opts.alloc->ctx, sizeof *r, 64);
+    if (!r) return td_fail(err, TD_NOMEM, "out of memory");
+    memset(r, 0, sizeof *r);
+    r->store = s;
+    r->stamp = o->stamp;
+    *out = r;
+    td_status_t st = open_accounts(s, o, r, err);
+    if (st == TD_OK) st = td_heap_create(&r->program_draw.charge, &r->heap, err);
+    if (st == TD_OK) td_arena_init(&r->arena, td_heap_alloc(r->heap), 0);
+    return st;
+}
+
+static td_status_t attempt(td_store_t *s, const td_load_order_t *o, bool *trust, td_resident_t **out, td_err_t *err) {
+    td_survey_t v = {0};
+    td_resident_t *r = NULL;
+    td_status_t st = start(s, o, &r, err);
+    if (st == TD_OK) st = td_survey_make(s, o, &r->payload_draw.charge, td_heap_alloc(r->heap), &v, err);
+    if (st == TD_OK) {
+        atomic_store(o->done, 0);
+        atomic_store(o->total, v.file_bytes);
+        st = load(s, o, r, &v, trust, err);
+    }
+    td_survey_end(&v);
+    if (st != TD_OK) {
+        td_resident_destroy(r);
+        return st;
+    }
+    r->info.bytes = sum_bytes(r);
+    link_live(s, r);
+    *out = r;
+    return TD_OK;
+}
+
+td_status_t td_resident_create(td_store_t *s, const td_load_order_t *o, td_resident_t **out, td_err_t *err) {
+    bool trust = true;
+    td_status_t st = attempt(s, o, &trust, out, err);
+    if (st != TD_LIMIT || !trust) return st;
+    trust = false;
+    return attempt(s, o, &trust, out, err);
+}
+
+void td_resident_destroy(td_resident_t *r) {
+    if (!r) return;
+    td_store_t *s = r->store;
+    unlink_live(s, r);
+    for (uint32_t i = 0; i < r->n_buckets; i++) {
+        td_bucket_t *b = &r->buckets[i];
+        for (uint32_t k = 0; k < b->n_slots; k++) td_binding_destroy(b->slots[k].binding);
+        td_program_destroy(b->program);
+    }
+    td_weights_close(r->weights);
+    if (r->heap) td_arena_deinit(&r->arena);
+    td_heap_destroy(r->heap);
+    td_account_close(r->programs);
+    td_account_close(r->bindings);
+    td_account_close(r->state);
+    s->opts.alloc->put(s->opts.alloc->ctx, r, sizeof *r);
+}
