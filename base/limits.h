@@ -40,4 +40,14 @@
 /* Sparse systems are solved densely: 8192 rows take half a GiB in f64. */
 #define TD_LIMIT_SPSOLVE_ROWS 8192
 
+/* ---- mapped files and weights ---- */
+/* Files mapped at a time, each with a descriptor; the largest models have some 200 shards. */
+#define TD_LIMIT_GUARDS 4096
+/* Files of one model's weights. */
+#define TD_LIMIT_WEIGHT_FILES 1024
+/* A safetensors header or index of JSON: the format's own limit, as its reference implementation has it… */
+#define TD_LIMIT_ST_HEADER_BYTES (100u << 20)
+/* …and what its values may take when parsed, some ten times the text: room for about 280,000 tensors. */
+#define TD_LIMIT_ST_JSON_BYTES (256ull << 20)
+
 #endif
