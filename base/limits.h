@@ -47,7 +47,7 @@
 #define TD_LIMIT_WEIGHT_FILES 1024
 /* A safetensors header or index of JSON: the format's own limit, as its reference implementation has it… */
 #define TD_LIMIT_ST_HEADER_BYTES (100u << 20)
-/* …and what its values may take when parsed, some ten times the text: room for about 280,000 tensors. */
+/* …and what its values may take when parsed, some ten times the text: room for about 200,000 tensors. */
 #define TD_LIMIT_ST_JSON_BYTES (256ull << 20)
 
 #endif
