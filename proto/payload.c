@@ -9,7 +9,7 @@
 #include "proto/payload_in.h"
 
 typedef td_payload_entry_t entry_t;
-enum { BUCKETS_MIN = 64, DATA_ALIGN = 64, PAGE = 4096, HUGE_BYTES = 4 << 20, COLLISIONS = 8 };
+enum { BUCKETS_MIN = 64, DATA_ALIGN = TD_PAYLOAD_ALIGN, PAGE = 4096, HUGE_BYTES = 4 << 20, COLLISIONS = 8 };
 enum { BY_CONTENT, BY_HEAD };
 
 td_status_t td_payload_table_create(const td_alloc_t *alloc, td_payload_table_t **out_table, td_err_t *err) {
@@ -70,7 +70,12 @@ void td_payload_memory_free(td_payload_table_t *t, const td_charge_t *charge, ui
 
 static void free_entry(td_payload_table_t *t, entry_t *e) {
     uint8_t *data = (uint8_t *)(uintptr_t)e->pub.bytes.data;
-    td_payload_memory_free(t, e->charge, data, e->pub.bytes.size, e->mapped, e->charged);
+    if (e->release) {
+        e->release(e->ctx);
+        td_charge_give(e->charge, e->charged);
+    } else {
+        td_payload_memory_free(t, e->charge, data, e->pub.bytes.size, e->mapped, e->charged);
+    }
     t->alloc->put(t->alloc->ctx, e, sizeof *e);
 }
 
@@ -143,16 +148,21 @@ static bool begins_with(const entry_t *e, uint64_t size, td_span_t head) {
     return own.size >= head.size && (head.size == 0 || memcmp(own.data, head.data, head.size) == 0);
 }
 
-static entry_t *next_like(td_payload_table_t *t, entry_t *after, uint64_t size, td_span_t head) {
+static bool lies_at(const entry_t *e, uint64_t align) {
+    return align ? (uintptr_t)e->pub.bytes.data % align == 0 : !e->release;
+}
+
+static entry_t *next_like(td_payload_table_t *t, entry_t *after, uint64_t size, td_span_t head, uint64_t align) {
     uint64_t h = td_payload_head_hash(head);
     entry_t *e = after ? after->next[BY_HEAD] : *slot(t, BY_HEAD, h);
-    while (e && !(e->head == h && begins_with(e, size, head))) e = e->next[BY_HEAD];
+    while (e && !(e->head == h && lies_at(e, align) && begins_with(e, size, head))) e = e->next[BY_HEAD];
     return e;
 }
 
-const td_payload_t *td_payload_candidate(td_payload_table_t *t, const td_payload_t *after, uint64_t size, td_span_t head) {
+const td_payload_t *td_payload_candidate(td_payload_table_t *t, const td_payload_t *after, uint64_t size,
+                                         td_span_t head, uint64_t align) {
     pthread_mutex_lock(&t->lock);
-    entry_t *e = next_like(t, (entry_t *)(uintptr_t)after, size, head);
+    entry_t *e = next_like(t, (entry_t *)(uintptr_t)after, size, head, align);
     if (e) hold(t, e);
     pthread_mutex_unlock(&t->lock);
     td_payload_release(t, after);
@@ -161,7 +171,7 @@ const td_payload_t *td_payload_candidate(td_payload_table_t *t, const td_payload
 
 bool td_payload_seems_held(td_payload_table_t *t, uint64_t size, td_span_t head) {
     pthread_mutex_lock(&t->lock);
-    bool held = next_like(t, NULL, size, head_of(head)) != NULL;
+    bool held = next_like(t, NULL, size, head_of(head), 1) != NULL;
     pthread_mutex_unlock(&t->lock);
     return held;
 }
@@ -174,14 +184,15 @@ static bool one_of(const entry_t *e, entry_t *const *v, unsigned n) {
 
 /* An entry with these bytes; or NULL, and fresh is in the table. Bytes are compared without the lock; whoever has
  * the same hash and other bytes is remembered, and beyond a few of those nothing is shared any more. */
-static entry_t *find_or_add(td_payload_table_t *t, entry_t *fresh) {
+entry_t *td_payload_find_or_add(td_payload_table_t *t, entry_t *fresh) {
     entry_t *others[COLLISIONS], *e = NULL;
     unsigned n = 0;
     td_span_t bytes = fresh->pub.bytes;
     for (;;) {
         pthread_mutex_lock(&t->lock);
         e = n < COLLISIONS ? *slot(t, BY_CONTENT, fresh->pub.hash.lo) : NULL;
-        while (e && !(td_hash_equal(e->pub.hash, fresh->pub.hash) && e->pub.bytes.size == bytes.size && !one_of(e, others, n)))
+        while (e && !(td_hash_equal(e->pub.hash, fresh->pub.hash) && e->pub.bytes.size == bytes.size &&
+                      lies_at(e, fresh->align) && !one_of(e, others, n)))
             e = e->next[BY_CONTENT];
         if (e) {
             hold(t, e);
@@ -205,7 +216,7 @@ td_status_t td_payload_settle(td_payload_table_t *t, td_span_t bytes, td_hash_t 
     if (!e) return td_fail(err, TD_NOMEM, "out of memory for a payload of %zu bytes", bytes.size);
     *e = (entry_t){.pub = {bytes, hash}, .head = td_payload_head_hash(head_of(bytes)), .refs = 1, .mapped = mapped,
                    .charged = charged, .charge = t->charge ? t->charge : charge};
-    entry_t *found = find_or_add(t, e);
+    entry_t *found = td_payload_find_or_add(t, e);
     *taken = !found;
     if (found) t->alloc->put(t->alloc->ctx, e, sizeof *e);
     *out = found ? &found->pub : &e->pub;

@@ -22,11 +22,12 @@
 enum {
     TD_PAYLOAD_HEAD_BYTES = 4096, /* so many first bytes find a candidate */
     TD_PAYLOAD_MAP_BYTES = 65536,
+    TD_PAYLOAD_ALIGN = 64,
 };
 
 typedef struct td_payload_table td_payload_table_t;
 typedef struct td_payload {
-    td_span_t bytes; /* 64-byte aligned, immutable */
+    td_span_t bytes; /* immutable; at a multiple of TD_PAYLOAD_ALIGN, but for td_payload_adopt's */
     td_hash_t hash;
 } td_payload_t;
 
@@ -37,6 +38,13 @@ void td_payload_table_destroy(td_payload_table_t *t);
 void td_payload_table_set_charge(td_payload_table_t *t, const td_charge_t *charge);
 /* The payload with these bytes, copied in when new; the caller holds one reference. Charges the table's charge. */
 td_status_t td_payload_intern(td_payload_table_t *t, td_span_t bytes, const td_payload_t **out_payload, td_err_t *err);
+/* The payload with these bytes, which, when it is new, stay where they are (in a mapped file) until the last reference
+ * is gone: then release(ctx) is called, by any thread. When the table has equal bytes already, at a multiple of align,
+ * those are the payload, and release(ctx) is called at once. Streams and td_payload_intern never give an adopted one:
+ * a file may change. bytes are at a multiple of align. Charges `charge`
+ * (NULL: the table's) with td_payload_cost, and gives back as said above. After an error release was not called. */
+td_status_t td_payload_adopt(td_payload_table_t *t, td_span_t bytes, uint64_t align, const td_charge_t *charge,
+                             void (*release)(void *ctx), void *ctx, const td_payload_t **out_payload, td_err_t *err);
 const td_payload_t *td_payload_retain(td_payload_table_t *t, const td_payload_t *p);
 void td_payload_release(td_payload_table_t *t, const td_payload_t *p);
 /* What the table holds now: payloads, their bytes, and references. */

@@ -13,6 +13,7 @@ enum {
     CANDIDATES = 16,      /* of equal size and first bytes that are tried at a difference */
     CHARGE_STEP = 1 << 20, /* of memory whose size is not known before */
     PAGE = 4096,
+    OWN = 0, /* a twin in the table's own memory: bytes of a mapped file may change under us */
 };
 
 void td_payload_begin(td_payload_builder_t *b, td_payload_table_t *t, const td_charge_t *charge, uint64_t size, bool exact) {
@@ -94,7 +95,7 @@ static void next_twin(td_payload_builder_t *b, const void *data, size_t size) {
     const td_payload_t *was = td_payload_retain(b->table, b->twin), *p = b->twin;
     b->twin = NULL;
     for (unsigned i = 0; i < CANDIDATES && p; i++) {
-        p = td_payload_candidate(b->table, p, b->exact ? b->max : UINT64_MAX, head_of(b));
+        p = td_payload_candidate(b->table, p, b->exact ? b->max : UINT64_MAX, head_of(b), OWN);
         if (!p || p->bytes.size < b->done || !fits(p, b->done, data, size)) continue;
         if (memcmp(p->bytes.data, was->bytes.data, (size_t)b->done) != 0) continue;
         b->twin = p;
@@ -129,7 +130,7 @@ td_status_t td_payload_write(td_payload_builder_t *b, const void *data, size_t s
         b->done += k;
         p += k, size -= k;
         if (b->done == sizeof b->head)
-            b->twin = td_payload_candidate(b->table, NULL, b->exact ? b->max : UINT64_MAX, head_of(b));
+            b->twin = td_payload_candidate(b->table, NULL, b->exact ? b->max : UINT64_MAX, head_of(b), OWN);
     }
     return size ? append(b, p, size, err) : TD_OK;
 }
@@ -164,7 +165,7 @@ td_status_t td_payload_end(td_payload_builder_t *b, const td_payload_t **out_pay
     if (s == TD_OK && b->done < TD_PAYLOAD_HEAD_BYTES) { /* all of it is in the head */
         b->max = b->done;
         b->exact = true;
-        b->twin = td_payload_candidate(b->table, NULL, b->done, head_of(b));
+        b->twin = td_payload_candidate(b->table, NULL, b->done, head_of(b), OWN);
     }
     if (s == TD_OK && b->twin && b->twin->bytes.size == b->done) {
         *out_payload = b->twin;

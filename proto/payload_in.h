@@ -16,6 +16,9 @@ typedef struct td_payload_entry {
     uint64_t mapped; /* length of the mapping; 0: data is the allocator's */
     uint64_t charged;
     const td_charge_t *charge; /* gives it back */
+    uint64_t align;            /* what its first user needs; 0: the table's own memory */
+    void (*release)(void *ctx); /* adopted: data belongs to somebody else; NULL: to the table */
+    void *ctx;
 } td_payload_entry_t;
 
 struct td_payload_table {
@@ -28,9 +31,14 @@ struct td_payload_table {
 };
 
 uint64_t td_payload_head_hash(td_span_t head);
-/* The next payload behind `after` (NULL: the first) that begins with these bytes and has this size (UINT64_MAX: any);
- * one reference, the one on `after` is given up. NULL: none. */
-const td_payload_t *td_payload_candidate(td_payload_table_t *t, const td_payload_t *after, uint64_t size, td_span_t head);
+/* The next payload behind `after` (NULL: the first) that begins with these bytes, has this size (UINT64_MAX: any) and
+ * lies at a multiple of align (0: in the table's own memory); one reference, the one on `after` is given up. NULL:
+ * none. */
+const td_payload_t *td_payload_candidate(td_payload_table_t *t, const td_payload_t *after, uint64_t size,
+                                         td_span_t head, uint64_t align);
+/* Puts a complete entry into the table, or finds one with these bytes that lies as e->align says: then e stays
+ * the caller's. NULL: e is in the table. */
+td_payload_entry_t *td_payload_find_or_add(td_payload_table_t *t, td_payload_entry_t *e);
 /* A payload of these bytes that the table holds, or the one made of them: data (mapped bytes, or the allocator's)
  * becomes the table's then. Else data stays the caller's: *taken says which. One reference. */
 td_status_t td_payload_settle(td_payload_table_t *t, td_span_t bytes, td_hash_t hash, uint64_t mapped, uint64_t charged,

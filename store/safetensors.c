@@ -80,8 +80,8 @@ td_status_t td_st_match(const td_st_tensor_t *t, const td_shape_t *s, td_err_t *
     for (uint32_t i = 0; same && i < t->rank; i++) same = s->dims[i] == t->dims[i];
     if (same) return TD_OK;
     char have[160], need[160];
-    return td_fail(err, TD_MISMATCH, "tensor is %s, the artifact wants %s (dtype %s)", print_tensor(t, have, sizeof have),
-                   td_shape_print(s, false, need, sizeof need), want ? want : "none");
+    return td_fail(err, TD_MISMATCH, "tensor is %s, the artifact wants %s (dtype %s)",
+                   print_tensor(t, have, sizeof have), td_shape_print(s, false, need, sizeof need), want ? want : "none");
 }
 
 static bool get_u64(const json_t *v, uint64_t *out) {
@@ -170,7 +170,8 @@ static td_status_t check_tiling(const td_st_t *st, td_span_t data, td_err_t *err
         const td_st_tensor_t *t = &st->tensors[i];
         const uint8_t *p = t->data;
         if (p < at) return td_fail(err, TD_MALFORMED, "tensor %.100s overlaps the one before it", t->name);
-        if (p > at) return td_fail(err, TD_MALFORMED, "hole of %zu bytes before tensor %.100s", (size_t)(p - at), t->name);
+        if (p > at)
+            return td_fail(err, TD_MALFORMED, "hole of %zu bytes before tensor %.100s", (size_t)(p - at), t->name);
         at = p + t->bytes;
     }
     size_t left = (size_t)(data.data + data.size - at);
