@@ -21,6 +21,9 @@
 /* Riegeli records in one file: manifest + one per constant + a few. */
 #define TD_LIMIT_RECORDS (1u << 20)
 
+/* Manifest of a split file: some ten bytes a record. */
+#define TD_LIMIT_MANIFEST_BYTES (32u << 20)
+
 /* ---- programs ---- */
 #define TD_LIMIT_RANK 64         /* XLA itself stops far below */
 #define TD_LIMIT_TUPLE_DEPTH 16
@@ -32,6 +35,7 @@
 #define TD_LIMIT_COMP_DEPTH 64   /* HLO computations calling computations */
 #define TD_LIMIT_ALLOCATION_BYTES (1ull << 46)
 #define TD_LIMIT_KERNEL_ARGS 4096
+#define TD_LIMIT_TMA_ARGS 32 /* tensor maps of one kernel, 128 bytes each; parameters have 4 KiB, in all but the newest drivers */
 #define TD_LIMIT_DEVICES 65536
 /* A loop that never ends must not hold a device thread for ever: iterations of one while thunk without a trip count. */
 #define TD_LIMIT_WHILE_ITERATIONS (1ull << 40)
