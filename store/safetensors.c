@@ -218,6 +218,7 @@ static td_status_t parse(td_st_t *st, td_err_t *err) {
     if (b.size < 8) return td_fail(err, TD_MALFORMED, "%zu bytes are too few for a safetensors file", b.size);
     uint64_t n = 0;
     for (int i = 7; i >= 0; i--) n = n << 8 | b.data[i];
+    if (n == 0) return td_fail(err, TD_MALFORMED, "header of 0 bytes; is the file not complete yet?");
     if (n > TD_LIMIT_ST_HEADER_BYTES)
         return td_fail(err, TD_LIMIT, "header of %llu bytes is over %u MiB", (unsigned long long)n,
                        TD_LIMIT_ST_HEADER_BYTES >> 20);
