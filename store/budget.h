@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/size.h"
 #include "base/status.h"
 
 typedef struct td_budget td_budget_t;
@@ -32,7 +33,7 @@ const char *td_charge_kind_name(td_charge_kind_t k); /* "payloads" … */
 /* limits[d] of domain d < n_domains; UINT64_MAX: no limit. */
 td_status_t td_budget_create(const uint64_t *limits, uint32_t n_domains, const td_alloc_t *alloc, td_budget_t **out,
                              td_err_t *err);
-void td_budget_destroy(td_budget_t *b); /* accounts are closed; NULL is fine */
+void td_budget_destroy(td_budget_t *b); /* accounts are closed, reservations ended; NULL is fine */
 
 /* An account with nothing in it. owner is copied. */
 td_status_t td_account_open(td_budget_t *b, uint32_t domain, td_charge_kind_t kind, const char *owner,
@@ -42,8 +43,11 @@ void td_account_close(td_account_t *a); /* what is left in it is given back; NUL
 const td_charge_t *td_account_charge(td_account_t *a);
 uint64_t td_account_bytes(const td_account_t *a);
 
+/* What a draw gives back while its reservation lasts goes to the reservation again, up to what was reserved: a load
+ * that frees a temporary may take the next one. */
 typedef struct td_reservation {
-    td_budget_t *budget;
+    td_budget_t *budget; /* NULL: ended */
+    uint64_t need[TD_BUDGET_DOMAINS];
     _Atomic(uint64_t) left[TD_BUDGET_DOMAINS];
 } td_reservation_t;
 
@@ -51,12 +55,16 @@ typedef struct td_reservation {
  * and the largest owners of the first domain that is short. */
 td_status_t td_budget_reserve(td_budget_t *b, const uint64_t need[TD_BUDGET_DOMAINS], const char *what,
                               td_reservation_t *out, td_err_t *err);
-void td_reservation_end(td_reservation_t *r); /* may be called again */
+/* The error of a need that is not met, in the words of td_budget_reserve: for charges that were refused. */
+td_status_t td_budget_refuse(td_budget_t *b, uint32_t domain, uint64_t need, const char *what, td_err_t *err);
+/* No draw goes through it any more. May be called again, and on a zeroed one. */
+void td_reservation_end(td_reservation_t *r);
 
 typedef struct td_draw {
     td_charge_t charge; /* ctx: this draw, which must not move */
     td_account_t *account;
-    td_reservation_t *reservation; /* NULL: what is free. Reset by its owner before the reservation ends */
+    td_reservation_t *reservation; /* NULL: what is free. Reset by its owner before the reservation ends, while
+                                    * nobody takes or gives through the draw */
 } td_draw_t;
 void td_draw_init(td_draw_t *d, td_account_t *a, td_reservation_t *r);
 
@@ -75,9 +83,10 @@ typedef struct td_budget_row {
 /* The accounts, largest first; copied into the arena. */
 td_status_t td_budget_rows(td_budget_t *b, td_arena_t *arena, td_budget_row_t **out, uint32_t *out_n, td_err_t *err);
 
-/* "12GiB", "500 MiB", "800000000", "70%" (of total), "auto" (80 % of total): bytes. "none": UINT64_MAX.
- * total 0: unknown, then only absolute values. */
-td_status_t td_budget_parse(const char *text, uint64_t total, uint64_t *out, td_err_t *err);
+/* The limit that a text of the configuration stands for: base/size.h. */
+static inline td_status_t td_budget_parse(const char *text, uint64_t total, uint64_t *out, td_err_t *err) {
+    return td_size_parse(text, total, out, err);
+}
 /* Memory that this process may use: the machine's, or less where a control group (v2 or v1) of it or of its
  * parents says so. root: "" but for tests, a folder that /proc and /sys lie in. 0: unknown. */
 uint64_t td_budget_host_memory(const char *root);

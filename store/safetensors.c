@@ -2,27 +2,21 @@
 /* The reader: header JSON to checked tensors, and what our types are called. */
 #include "store/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/checked.h"
-
-/* The format's own limit, as its reference implementation has it. */
-#define HEADER_MAX (100u << 20)
+#include "base/limits.h"
+#include "store/st_json.h"
 
 struct td_st {
     const td_alloc_t *alloc;
     td_arena_t arena;
-    td_st_tensor_t *tensors;
+    td_st_tensor_t *tensors; /* in the order of the data */
+    const td_st_tensor_t **by_name;
     uint32_t n;
     td_span_t bytes;
-    void *map; /* of td_st_open_file, else NULL */
+    td_guard_t *map; /* of td_st_open_file, else NULL */
 };
 
 typedef struct dtype {
@@ -86,8 +80,8 @@ td_status_t td_st_match(const td_st_tensor_t *t, const td_shape_t *s, td_err_t *
     for (uint32_t i = 0; same && i < t->rank; i++) same = s->dims[i] == t->dims[i];
     if (same) return TD_OK;
     char have[160], need[160];
-    return td_fail(err, TD_MISMATCH, "tensor is %s, the artifact wants %s (dtype %s)", print_tensor(t, have, sizeof have),
-                   td_shape_print(s, false, need, sizeof need), want ? want : "none");
+    return td_fail(err, TD_MISMATCH, "tensor is %s, the artifact wants %s (dtype %s)",
+                   print_tensor(t, have, sizeof have), td_shape_print(s, false, need, sizeof need), want ? want : "none");
 }
 
 static bool get_u64(const json_t *v, uint64_t *out) {
@@ -101,7 +95,7 @@ static td_status_t parse_shape(td_st_t *st, const json_t *shape, unsigned elem, 
                                td_err_t *err) {
     if (!json_is_array(shape)) return td_fail(err, TD_MALFORMED, "shape is not an array");
     size_t rank = json_array_size(shape);
-    if (rank > 64) return td_fail(err, TD_LIMIT, "rank %zu is over 64", rank);
+    if (rank > TD_LIMIT_RANK) return td_fail(err, TD_LIMIT, "rank %zu is over %d", rank, TD_LIMIT_RANK);
     int64_t *dims = TD_NEW_N(&st->arena, int64_t, rank);
     if (!dims) return td_arena_fail(&st->arena, err);
     uint64_t bytes = elem;
@@ -164,6 +158,11 @@ static int by_data(const void *pa, const void *pb) {
     return strcmp(a->name, b->name);
 }
 
+static int by_name(const void *pa, const void *pb) {
+    const td_st_tensor_t *const *a = pa, *const *b = pb;
+    return strcmp((*a)->name, (*b)->name);
+}
+
 /* Sorted tensors must tile the data. */
 static td_status_t check_tiling(const td_st_t *st, td_span_t data, td_err_t *err) {
     const uint8_t *at = data.data;
@@ -171,7 +170,8 @@ static td_status_t check_tiling(const td_st_t *st, td_span_t data, td_err_t *err
         const td_st_tensor_t *t = &st->tensors[i];
         const uint8_t *p = t->data;
         if (p < at) return td_fail(err, TD_MALFORMED, "tensor %.100s overlaps the one before it", t->name);
-        if (p > at) return td_fail(err, TD_MALFORMED, "hole of %zu bytes before tensor %.100s", (size_t)(p - at), t->name);
+        if (p > at)
+            return td_fail(err, TD_MALFORMED, "hole of %zu bytes before tensor %.100s", (size_t)(p - at), t->name);
         at = p + t->bytes;
     }
     size_t left = (size_t)(data.data + data.size - at);
@@ -193,7 +193,8 @@ static td_status_t check_metadata(const json_t *m, td_err_t *err) {
 static td_status_t parse_header(td_st_t *st, const json_t *root, td_span_t data, td_err_t *err) {
     if (!json_is_object(root)) return td_fail(err, TD_MALFORMED, "header is not an object");
     st->tensors = TD_NEW_N(&st->arena, td_st_tensor_t, json_object_size(root));
-    if (!st->tensors) return td_arena_fail(&st->arena, err);
+    st->by_name = TD_NEW_N(&st->arena, const td_st_tensor_t *, json_object_size(root));
+    if (!st->tensors || !st->by_name) return td_arena_fail(&st->arena, err);
     const char *name;
     json_t *v;
     json_object_foreach((json_t *)root, name, v) {
@@ -207,6 +208,8 @@ static td_status_t parse_header(td_st_t *st, const json_t *root, td_span_t data,
         if (s != TD_OK) return s;
     }
     qsort(st->tensors, st->n, sizeof *st->tensors, by_data);
+    for (uint32_t i = 0; i < st->n; i++) st->by_name[i] = &st->tensors[i];
+    qsort(st->by_name, st->n, sizeof *st->by_name, by_name);
     return check_tiling(st, data, err);
 }
 
@@ -215,13 +218,19 @@ static td_status_t parse(td_st_t *st, td_err_t *err) {
     if (b.size < 8) return td_fail(err, TD_MALFORMED, "%zu bytes are too few for a safetensors file", b.size);
     uint64_t n = 0;
     for (int i = 7; i >= 0; i--) n = n << 8 | b.data[i];
-    if (n > HEADER_MAX) return td_fail(err, TD_LIMIT, "header of %llu bytes is over 100 MiB", (unsigned long long)n);
+    if (n == 0) return td_fail(err, TD_MALFORMED, "header of 0 bytes; is the file not complete yet?");
+    if (n > TD_LIMIT_ST_HEADER_BYTES)
+        return td_fail(err, TD_LIMIT, "header of %llu bytes is over %u MiB", (unsigned long long)n,
+                       TD_LIMIT_ST_HEADER_BYTES >> 20);
     if (n > b.size - 8)
         return td_fail(err, TD_MALFORMED, "header of %llu bytes in a file of %zu", (unsigned long long)n, b.size);
-    json_error_t je;
-    json_t *root = json_loadb((const char *)b.data + 8, (size_t)n, JSON_REJECT_DUPLICATES, &je);
-    if (!root) return td_fail_at(err, TD_MALFORMED, 8 + (uint64_t)je.position, "header: %s", je.text);
-    td_status_t s = parse_header(st, root, (td_span_t){b.data + 8 + n, b.size - 8 - (size_t)n}, err);
+    json_t *root = NULL;
+    td_status_t s = td_st_json((td_span_t){b.data + 8, (size_t)n}, &root, err);
+    if (s != TD_OK) {
+        if (err && err->offset) err->offset += 8;
+        return td_prefix(err, s, "header");
+    }
+    s = parse_header(st, root, (td_span_t){b.data + 8 + n, b.size - 8 - (size_t)n}, err);
     json_decref(root);
     return s;
 }
@@ -241,44 +250,27 @@ td_status_t td_st_open(td_span_t bytes, const td_alloc_t *alloc, td_st_t **out, 
     return TD_OK;
 }
 
-static td_status_t map_file(const char *path, void **out, size_t *out_size, td_err_t *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return td_fail(err, TD_IO, "%s", strerror(errno));
-    struct stat sb;
-    td_status_t s = TD_OK;
-    void *p = MAP_FAILED;
-    if (fstat(fd, &sb) < 0)
-        s = td_fail(err, TD_IO, "%s", strerror(errno));
-    else if (!S_ISREG(sb.st_mode))
-        s = td_fail(err, TD_IO, "not a regular file");
-    else if (sb.st_size < 8)
-        s = td_fail(err, TD_MALFORMED, "%lld bytes are too few for a safetensors file", (long long)sb.st_size);
-    else if ((p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
-        s = td_fail(err, TD_IO, "mmap: %s", strerror(errno));
-    close(fd);
-    if (s != TD_OK) return s;
-    *out = p;
-    *out_size = (size_t)sb.st_size;
-    return TD_OK;
-}
-
 td_status_t td_st_open_file(const char *path, const td_alloc_t *alloc, td_st_t **out, td_err_t *err) {
-    void *p = NULL;
-    size_t size = 0;
-    td_status_t s = map_file(path, &p, &size, err);
-    if (s != TD_OK) return td_prefix(err, s, "%s", path), s;
-    s = td_st_open((td_span_t){p, size}, alloc, out, err);
+    td_guard_t *map = NULL;
+    td_st_t *st = NULL;
+    td_status_t s = td_guard_map(path, &map, err);
+    if (s != TD_OK) return td_prefix(err, s, "%s", path);
+    s = td_st_open(td_guard_bytes(map), alloc, &st, err);
+    if (s != TD_OK) td_prefix(err, s, "%s", path);
+    if (td_guard_faulted(map)) s = td_guard_check(map, err); /* the cause of whatever else */
     if (s != TD_OK) {
-        munmap(p, size);
-        return td_prefix(err, s, "%s", path), s;
+        td_st_close(st);
+        td_guard_release(map);
+        return s;
     }
-    (*out)->map = p;
+    st->map = map;
+    *out = st;
     return TD_OK;
 }
 
 void td_st_close(td_st_t *st) {
     if (!st) return;
-    if (st->map) munmap(st->map, st->bytes.size);
+    td_guard_release(st->map);
     td_arena_deinit(&st->arena);
     st->alloc->put(st->alloc->ctx, st, sizeof *st);
 }
@@ -290,9 +282,12 @@ const td_st_tensor_t *td_st_tensor(const td_st_t *st, uint32_t i) {
     return i < st->n ? &st->tensors[i] : NULL;
 }
 const td_st_tensor_t *td_st_find(const td_st_t *st, const char *name) {
-    for (uint32_t i = 0; i < st->n; i++)
-        if (!strcmp(st->tensors[i].name, name)) return &st->tensors[i];
-    return NULL;
+    const td_st_tensor_t key = {.name = name}, *at = &key;
+    const td_st_tensor_t **found = st->n ? bsearch(&at, st->by_name, st->n, sizeof *st->by_name, by_name) : NULL;
+    return found ? *found : NULL;
+}
+td_guard_t *td_st_guard(const td_st_t *st) {
+    return st->map;
 }
 uint64_t td_st_bytes(const td_st_t *st) {
     return st->bytes.size;

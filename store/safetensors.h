@@ -7,7 +7,7 @@
 #ifndef TD_STORE_SAFETENSORS_H
 #define TD_STORE_SAFETENSORS_H
 
-#include "base/span.h"
+#include "base/guard.h"
 #include "runtime/shape.h"
 
 typedef struct td_st td_st_t;
@@ -22,13 +22,14 @@ typedef struct td_st_tensor {
 
 /* bytes must stay valid until td_st_close. */
 td_status_t td_st_open(td_span_t bytes, const td_alloc_t *alloc, td_st_t **out, td_err_t *err);
-/* Maps the file (regular files only). The path is in every error. */
+/* Maps the file (base/guard.h: regular files only, links are followed). The path is in every error. */
 td_status_t td_st_open_file(const char *path, const td_alloc_t *alloc, td_st_t **out, td_err_t *err);
 void td_st_close(td_st_t *st); /* NULL is fine */
 uint32_t td_st_count(const td_st_t *st);
 const td_st_tensor_t *td_st_tensor(const td_st_t *st, uint32_t i); /* in the order of the data */
 const td_st_tensor_t *td_st_find(const td_st_t *st, const char *name);
 uint64_t td_st_bytes(const td_st_t *st); /* of the whole file */
+td_guard_t *td_st_guard(const td_st_t *st); /* the mapping of td_st_open_file, else NULL */
 
 /* The dtype that a host-side tensor of this type has: s4 and u4 are I8 and U8. NULL if there is none. */
 const char *td_st_dtype(td_type_t t);
