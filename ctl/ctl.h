@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* thunkctl's verbs and what they share. Exit codes: 0 done, 1 failed, 2 usage or
- * unreadable input. Errors go to stderr as "thunkctl: <cause>". Thread: one. */
+ * unreadable input or no daemon. Errors go to stderr as "thunkctl: <cause>". Thread: one. */
 #ifndef TD_CTL_CTL_H
 #define TD_CTL_CTL_H
 
@@ -22,6 +22,14 @@ int ctl_inspect(int argc, char **argv);
 int ctl_convert(int argc, char **argv);
 int ctl_infer(int argc, char **argv);
 int ctl_ls(int argc, char **argv);
+int ctl_load_model(int argc, char **argv);
+int ctl_unload(int argc, char **argv);
+int ctl_reload(int argc, char **argv);
+int ctl_pin(int argc, char **argv);
+int ctl_unpin(int argc, char **argv);
+int ctl_rescan(int argc, char **argv);
+int ctl_budget(int argc, char **argv);
+int ctl_metrics(int argc, char **argv);
 int ctl_health(int argc, char **argv);
 
 /* Prints the cause and returns the exit code for it. */

@@ -98,7 +98,7 @@ static ssize_t read_request(nghttp2_session *s, int32_t stream, uint8_t *buf, si
     return (ssize_t)n;
 }
 
-static td_status_t connect_to(const char *path, int *out_fd, td_err_t *err) {
+td_status_t grpc_connect(const char *path, int *out_fd, td_err_t *err) {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     if (!strncmp(path, "unix:", 5)) path += 5;
     if (strlen(path) >= sizeof sa.sun_path) return td_fail(err, TD_USAGE, "%s: socket path too long", path);
@@ -108,9 +108,8 @@ static td_status_t connect_to(const char *path, int *out_fd, td_err_t *err) {
     if (connect(fd, (struct sockaddr *)&sa, sizeof sa) < 0) {
         int e = errno;
         close(fd);
-        return td_fail(err, TD_DEVICE, "%s: %s", path, strerror(e));
+        return td_fail(err, TD_IO, "%s: %s", path, strerror(e));
     }
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     *out_fd = fd;
     return TD_OK;
 }
@@ -209,8 +208,9 @@ td_status_t grpc_call(const char *socket_path, const char *rpc_path, td_span_t m
     *reply = (grpc_reply_t){.code = -1};
     if (message.size > INT32_MAX) return td_fail(err, TD_LIMIT, "the request is over 2 GiB");
     call_t c = {.fd = -1, .reply = reply};
-    td_status_t s = connect_to(socket_path, &c.fd, err);
+    td_status_t s = grpc_connect(socket_path, &c.fd, err);
     if (s != TD_OK) return s;
+    fcntl(c.fd, F_SETFL, fcntl(c.fd, F_GETFL) | O_NONBLOCK);
     c.session = make_session(&c);
     s = c.session ? submit(&c, rpc_path, message, timeout_ms, err) : td_fail(err, TD_NOMEM, "out of memory");
     if (s == TD_OK) s = pump(&c, timeout_ms, err);

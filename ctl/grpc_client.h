@@ -15,6 +15,8 @@ typedef struct grpc_reply {
     td_pb_t body;     /* framed as it came; the message is grpc_reply_message */
 } grpc_reply_t;
 
+/* A socket connected to the daemon; blocking. TD_IO: no daemon there. "unix:" in front of the path is fine. */
+td_status_t grpc_connect(const char *path, int *out_fd, td_err_t *err);
 const char *grpc_code_name(int code); /* "NOT_FOUND" */
 /* Fails on connection errors and broken protocol; an RPC that answers with an error status is TD_OK here.
  * timeout_ms bounds the whole call (also sent as grpc-timeout). Free with grpc_reply_free in either case. */

@@ -16,6 +16,14 @@ static const ctl_verb_t verbs[] = {
     {"convert", "write an artifact in another form", ctl_convert},
     {"infer", "send one request to a daemon", ctl_infer},
     {"ls", "list a daemon's models and their states", ctl_ls},
+    {"load", "have a daemon load a model", ctl_load_model},
+    {"unload", "have a daemon unload a model", ctl_unload},
+    {"reload", "have a daemon read a model's files again", ctl_reload},
+    {"pin", "keep a model in a daemon's memory", ctl_pin},
+    {"unpin", "let a model go when others need room", ctl_unpin},
+    {"rescan", "have a daemon look at its store now", ctl_rescan},
+    {"budget", "show who holds a daemon's memory", ctl_budget},
+    {"metrics", "print a daemon's metrics", ctl_metrics},
     {"health", "ask a daemon whether it serves", ctl_health},
 };
 
@@ -23,7 +31,7 @@ static void usage(FILE *f) {
     fputs("Usage: thunkctl VERB [OPTION...]\n\nVerbs:\n", f);
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) fprintf(f, "  %-9s %s\n", verbs[i].name, verbs[i].summary);
     fputs("\n`thunkctl VERB --help' tells a verb's options.\n"
-          "Exit codes: 0 done, 1 failed, 2 usage or unreadable input.\n",
+          "Exit codes: 0 done, 1 failed or refused, 2 usage, unreadable input or no daemon.\n",
           f);
 }
 

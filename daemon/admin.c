@@ -8,6 +8,7 @@
 #include "contract/day.h"
 #include "contract/ledger.h"
 #include "daemon/command.h"
+#include "daemon/methods.h"
 #include "daemon/metrics.h"
 #include "daemon/process.h"
 #include "runtime/thunk/thunk.h"
@@ -27,7 +28,7 @@ typedef td_status_t method_fn(const admin_t *a, const ProtobufCMessage **out, td
 
 typedef struct method {
     const char *name;
-    bool changes;
+    const char *doing; /* NULL: it only looks */
     const ProtobufCMessageDescriptor *request;
     method_fn *fn;
 } method_t;
@@ -212,14 +213,14 @@ static td_status_t rescan(const admin_t *a, const ProtobufCMessage **out, td_err
 }
 
 static const method_t methods[] = {
-    {"Models", false, &thunkd__v1__models_request__descriptor, models},
-    {"Budget", false, &thunkd__v1__budget_request__descriptor, budget},
-    {"Capabilities", false, &thunkd__v1__capabilities_request__descriptor, capabilities},
-    {"Load", true, &thunkd__v1__model_request__descriptor, load},
-    {"Unload", true, &thunkd__v1__model_request__descriptor, unload},
-    {"Reload", true, &thunkd__v1__model_request__descriptor, reload},
-    {"Pin", true, &thunkd__v1__pin_request__descriptor, pin},
-    {"Rescan", true, &thunkd__v1__rescan_request__descriptor, rescan},
+    {"Models", NULL, &thunkd__v1__models_request__descriptor, models},
+    {"Budget", NULL, &thunkd__v1__budget_request__descriptor, budget},
+    {"Capabilities", NULL, &thunkd__v1__capabilities_request__descriptor, capabilities},
+    {"Load", "loading a model", &thunkd__v1__model_request__descriptor, load},
+    {"Unload", "unloading a model", &thunkd__v1__model_request__descriptor, unload},
+    {"Reload", "reloading a model", &thunkd__v1__model_request__descriptor, reload},
+    {"Pin", "pinning a model", &thunkd__v1__pin_request__descriptor, pin},
+    {"Rescan", "a rescan", &thunkd__v1__rescan_request__descriptor, rescan},
 };
 
 static td_status_t unpack(const method_t *m, td_span_t body, ProtobufCMessage **out, td_err_t *err) {
@@ -259,20 +260,12 @@ static void answer(td_service_t *s, td_call_t *call, const method_t *m) {
     td_arena_deinit(&arena);
 }
 
-static void deny(td_service_t *s, td_call_t *call, const char *name) {
-    char text[256];
-    snprintf(text, sizeof text, "%s is for the admin socket%s%s, root and the daemon's own user", name,
-             s->admin_socket ? " " : "", s->admin_socket ? s->admin_socket : "");
-    td_call_fail(call, TD_GRPC_PERMISSION_DENIED, text);
-}
-
 bool td_admin_call(td_service_t *s, td_call_t *call, const char *path) {
     if (strncmp(path, PREFIX, sizeof PREFIX - 1)) return false;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         const method_t *m = &methods[i];
         if (strcmp(path + sizeof PREFIX - 1, m->name)) continue;
-        if (m->changes && !td_call_admin(call)) deny(s, call, m->name);
-        else answer(s, call, m);
+        if (!m->doing || td_service_allowed(s, call, m->doing)) answer(s, call, m);
         return true;
     }
     return false;

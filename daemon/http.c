@@ -59,7 +59,8 @@ static void put_head(td_http_t *h, const td_http_answer_t *a) {
     time_t now = time(NULL);
     struct tm tm;
     if (gmtime_r(&now, &tm)) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &tm);
-    int n = snprintf(head, sizeof head, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s%s%s%s\r\n",
+    int n = snprintf(head, sizeof head,
+                     "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s%s%s%s\r\n",
                      a->status, reason(a->status), date, a->type ? a->type : "text/plain", a->body.size,
                      a->allow ? "Allow: " : "", a->allow ? a->allow : "", a->allow ? "\r\n" : "",
                      h->closed ? "Connection: close\r\n" : h->parser.http_minor ? "" : "Connection: keep-alive\r\n");

@@ -31,17 +31,13 @@ static void failed(td_http_answer_t *out, const td_err_t *err) {
     td_http_error(out, err->code == TD_NOMEM ? 503 : 500, err->text);
 }
 
-static bool is_ready(td_service_t *s) {
-    return !s->draining && td_store_started(s->store);
-}
-
 static void metrics(td_service_t *s, const td_http_request_t *r, td_http_answer_t *out) {
     (void)r;
     td_err_t err = {0};
     td_rows_t rows;
     td_budget_row_t *accounts = NULL;
     td_budget_t *b = td_store_budget(s->store);
-    td_metrics_t m = {.version = TD_VERSION, .started_s = s->started_s, .ready = is_ready(s), .requests = s->stats,
+    td_metrics_t m = {.version = TD_VERSION, .started_s = s->started_s, .ready = td_service_ready(s), .requests = s->stats,
                       .store = td_store_stats(s->store), .process = td_process_read()};
     if (!s->metrics) {
         td_http_error(out, 404, "metrics are off: `metrics: true` in the configuration turns them on");
@@ -68,7 +64,7 @@ static void live(td_service_t *s, const td_http_request_t *r, td_http_answer_t *
 
 static void ready(td_service_t *s, const td_http_request_t *r, td_http_answer_t *out) {
     (void)r;
-    bool up = is_ready(s);
+    bool up = td_service_ready(s);
     put_json(out, up ? 200 : 503, json_pack("{s:b}", "ready", up));
 }
 
@@ -121,8 +117,8 @@ static void model_ready(td_service_t *s, const char *model, const char *version,
         const td_model_row_t *x = td_rows_find(&rows, model, version);
         bool up = x && x->state == TD_MODEL_READY && !s->draining;
         if (!x) td_http_error(out, 404, "no such model or version");
-        else put_json(out, up ? 200 : 503, json_pack("{s:o, s:o, s:b}", "name", text(model), "version", text(x->version),
-                                                     "ready", up));
+        else put_json(out, up ? 200 : 503, json_pack("{s:o, s:o, s:b}", "name", text(model), "version",
+                                                     text(x->version), "ready", up));
     } else {
         failed(out, &err);
     }
