@@ -57,7 +57,6 @@
 /* Sparse systems are solved densely: 8192 rows take half a GiB in f64. */
 #define TD_LIMIT_SPSOLVE_ROWS 8192
 
-<<<<<<< HEAD
 /* ---- metrics and HTTP ---- */
 /* Models and versions that requests are counted of; what comes after them is counted together. */
 #define TD_LIMIT_STATS_ENTRIES 2048
@@ -67,7 +66,7 @@
 #define TD_LIMIT_HTTP_BODY_BYTES (64u << 10)
 /* An admin request: names only. */
 #define TD_LIMIT_ADMIN_BYTES (64u << 10)
-=======
+
 /* ---- mapped files and weights ---- */
 /* Files mapped at a time, each with a descriptor; the largest models have some 200 shards. */
 #define TD_LIMIT_GUARDS 4096
@@ -77,6 +76,5 @@
 #define TD_LIMIT_ST_HEADER_BYTES (100u << 20)
 /* …and what its values may take when parsed, some ten times the text: room for about 200,000 tensors. */
 #define TD_LIMIT_ST_JSON_BYTES (256ull << 20)
->>>>>>> main
 
 #endif
