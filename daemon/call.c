@@ -7,7 +7,7 @@
 #include "daemon/server_internal.h"
 
 #define WINDOW (16 << 20)
-/* Unfinished requests together may hold this many of the largest. */
+/* Unfinished requests together may be as large as this many of the largest. */
 #define UNFINISHED_MAX 4
 #define NV(n, v) {(uint8_t *)(n), (uint8_t *)(v), sizeof(n) - 1, strlen(v), NGHTTP2_NV_FLAG_NONE}
 
@@ -23,6 +23,14 @@ td_pb_t td_call_take_body(td_call_t *c) {
 
 uint64_t td_call_timeout(const td_call_t *c) {
     return c->timeout_ns;
+}
+
+bool td_call_admin(const td_call_t *c) {
+    return c->conn->admin;
+}
+
+td_pb_t td_call_answer(const td_call_t *c) {
+    return (td_pb_t){.charge = td_memory_charge(c->conn->server->opts.memory)};
 }
 
 void td_call_on_gone(td_call_t *c, void (*gone)(void *user), void *user) {
@@ -79,7 +87,7 @@ static int send_message(nghttp2_session *s, nghttp2_frame *f, const uint8_t *hea
     td_call_t *c = source->ptr;
     td_conn_t *conn = ctx;
     (void)s;
-    if (conn->out.size >= TD_SERVER_BATCH) return NGHTTP2_ERR_WOULDBLOCK;
+    if (conn->out.size >= TD_SERVER_BATCH || !td_pb_try(&conn->out, TD_SERVER_FRAME)) return NGHTTP2_ERR_WOULDBLOCK;
     uint8_t pad = (uint8_t)(f->data.padlen ? f->data.padlen - 1 : 0);
     td_pb_raw(&conn->out, head, 9);
     if (f->data.padlen) td_pb_raw(&conn->out, &pad, 1);
@@ -96,8 +104,11 @@ void td_call_reply(td_call_t *c, td_pb_t *message) {
     }
     size_t n = message->size - TD_GRPC_PREFIX;
     if (message->failed || message->size < TD_GRPC_PREFIX) {
+        td_err_t err = {0};
+        if (message->refused) td_memory_refuse(c->conn->server->opts.memory, "the response", message->size, &err);
+        else td_fail(&err, TD_NOMEM, "out of memory for the response");
         td_pb_free(message);
-        td_call_fail(c, TD_GRPC_RESOURCE_EXHAUSTED, "out of memory for the response");
+        td_call_fail(c, td_grpc_code(err.code), err.text);
         return;
     }
     if (n > c->conn->server->opts.max_message_bytes) {
@@ -144,6 +155,7 @@ static int on_begin(nghttp2_session *s, const nghttp2_frame *f, void *ctx) {
     c->conn = conn;
     c->stream = f->hd.stream_id;
     c->timeout_ns = UINT64_MAX;
+    c->body.charge = td_memory_charge(conn->server->opts.memory);
     c->next = conn->calls;
     if (c->next) c->next->prev = c;
     conn->calls = c;
@@ -176,43 +188,46 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
     return 0;
 }
 
-/* Is there room for n bytes more of unfinished requests? */
-static bool count(td_call_t *c, size_t n) {
+/* The prefix has come: is what it announces allowed, and is there room for it? The room is taken at once. */
+static td_status_t announce(td_call_t *c, td_err_t *err) {
     td_server_t *s = c->conn->server;
-    if (n > UNFINISHED_MAX * s->opts.max_message_bytes - s->unfinished_bytes) return false;
-    s->unfinished_bytes += n;
-    c->counted += n;
-    return true;
+    const uint8_t *p = c->body.data;
+    uint64_t size = (uint64_t)p[1] << 24 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 8 | p[4], whole = size + TD_GRPC_PREFIX;
+    uint64_t max = s->opts.max_message_bytes, all = UNFINISHED_MAX * (max + TD_GRPC_PREFIX);
+    if (size > max)
+        return td_fail(err, TD_LIMIT, "the request is over max_message_bytes %llu", (unsigned long long)max);
+    if (whole > all - s->unfinished_bytes)
+        return td_fail(err, TD_LIMIT, "too many bytes of unfinished requests: %llu besides these %llu, at most %llu",
+                       (unsigned long long)s->unfinished_bytes, (unsigned long long)whole, (unsigned long long)all);
+    td_pb_reserve(&c->body, size);
+    if (c->body.refused) return td_memory_refuse(s->opts.memory, "the request", whole, err);
+    if (c->body.failed) return td_fail(err, TD_NOMEM, "out of memory for the request");
+    c->announced = c->counted = whole;
+    s->unfinished_bytes += whole;
+    return TD_OK;
+}
+
+static td_status_t take_data(td_call_t *c, const uint8_t *data, size_t n, td_err_t *err) {
+    size_t head = c->body.size < TD_GRPC_PREFIX ? TD_GRPC_PREFIX - c->body.size : 0;
+    if (head > n) head = n;
+    td_pb_raw(&c->body, data, head);
+    if (c->body.refused) return td_memory_refuse(c->conn->server->opts.memory, "the request", n, err);
+    if (c->body.failed) return td_fail(err, TD_NOMEM, "out of memory for the request");
+    if (c->body.size < TD_GRPC_PREFIX) return TD_OK;
+    td_status_t s = c->announced ? TD_OK : announce(c, err);
+    if (s != TD_OK) return s;
+    if (n - head > c->announced - c->body.size)
+        return td_fail(err, TD_MALFORMED, "the message's prefix says %zu bytes, got more", c->announced - TD_GRPC_PREFIX);
+    td_pb_raw(&c->body, data + head, n - head);
+    return TD_OK;
 }
 
 static int on_data(nghttp2_session *s, uint8_t flags, int32_t stream, const uint8_t *data, size_t n, void *ctx) {
     td_call_t *c = nghttp2_session_get_stream_user_data(s, stream);
-    td_conn_t *conn = ctx;
-    (void)flags;
+    td_err_t err = {0};
+    (void)flags, (void)ctx;
     if (!c || c->answered) return 0;
-    if (!count(c, n)) {
-        td_call_fail(c, TD_GRPC_RESOURCE_EXHAUSTED, "too many bytes of unfinished requests");
-        return 0;
-    }
-    uint64_t max = conn->server->opts.max_message_bytes;
-    uint64_t room = max + TD_GRPC_PREFIX - c->body.size; /* the body never passes max + 5 */
-    bool over = n > room;
-    if (!over) td_pb_raw(&c->body, data, n);
-    if (!over && c->body.size >= TD_GRPC_PREFIX) {
-        const uint8_t *p = c->body.data;
-        uint64_t size = (uint64_t)p[1] << 24 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 8 | p[4];
-        over = size > max;
-        /* Room at once for what is announced, as far as the window lets a client send it. */
-        uint64_t room_at_once = (size < WINDOW ? size : WINDOW) + TD_GRPC_PREFIX;
-        if (!over && c->body.size < room_at_once) td_pb_reserve(&c->body, room_at_once - c->body.size);
-    }
-    if (over) {
-        char text[96];
-        snprintf(text, sizeof text, "the request is over max_message_bytes %llu", (unsigned long long)max);
-        td_call_fail(c, TD_GRPC_RESOURCE_EXHAUSTED, text);
-    } else if (c->body.failed) {
-        td_call_fail(c, TD_GRPC_RESOURCE_EXHAUSTED, "out of memory for the request");
-    }
+    if (take_data(c, data, n, &err) != TD_OK) td_call_fail(c, td_grpc_code(err.code), err.text);
     return 0;
 }
 

@@ -12,18 +12,30 @@
 #include <unistd.h>
 
 #define FIRST_FD 3
+#define INHERITED_MAX 16
 
-int td_listen_inherited(void) {
-    const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
-    bool ours = pid && fds && strtol(pid, NULL, 10) == (long)getpid() && strtol(fds, NULL, 10) >= 1;
+static bool is_listening(int fd) {
+    int accepts = 0;
+    socklen_t n = sizeof accepts;
+    return !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &n) && accepts;
+}
+
+void td_listen_inherited(int *out_infer, int *out_admin) {
+    const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS"), *names = getenv("LISTEN_FDNAMES");
+    long n = pid && fds && strtol(pid, NULL, 10) == (long)getpid() ? strtol(fds, NULL, 10) : 0;
+    *out_infer = *out_admin = -1;
+    for (int i = 0; i < n && i < INHERITED_MAX; i++) {
+        size_t k = names ? strcspn(names, ":") : 0;
+        bool admin = k == 5 && !memcmp(names, "admin", 5);
+        int *at = admin ? out_admin : out_infer;
+        if (names) names += k + (names[k] == ':');
+        if (!is_listening(FIRST_FD + i) || *at >= 0) continue;
+        fcntl(FIRST_FD + i, F_SETFD, FD_CLOEXEC);
+        *at = FIRST_FD + i;
+    }
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
     unsetenv("LISTEN_FDNAMES");
-    int accepts = 0;
-    socklen_t n = sizeof accepts;
-    if (!ours || getsockopt(FIRST_FD, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &n) || !accepts) return -1;
-    fcntl(FIRST_FD, F_SETFD, FD_CLOEXEC);
-    return FIRST_FD;
 }
 
 static bool make_address(const char *path, struct sockaddr_un *a) {

@@ -3,16 +3,16 @@
 #include <argp.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "config/config.h"
-#include "contract/day.h"
 #include "daemon/listen.h"
-#include "daemon/service.h"
-#include "runtime/ffi/registry.h"
+#include "daemon/log.h"
+#include "daemon/models.h"
+#include "daemon/rest.h"
+#include "daemon/rows.h"
 
 #define DEFAULT_CONFIG "/etc/thunkd/thunkd.yaml"
 
@@ -21,16 +21,18 @@ typedef struct args {
     bool check;
 } args_t;
 
+enum { INFER, ADMIN, SOCKETS };
+
 typedef struct daemon {
     td_config_t config;
     uv_loop_t loop;
-    td_ffi_registry_t *ffi; /* NULL without libraries */
-    td_device_t *device;
     td_service_t service;
-    td_server_t *server;
-    uv_signal_t term, interrupt;
+    td_models_t models;
+    td_server_t *servers[SOCKETS]; /* ADMIN: NULL without an admin socket */
+    uint32_t n_servers; /* that have not drained */
+    const char *bound[SOCKETS]; /* the socket file that is ours to remove */
+    uv_signal_t term, interrupt, hangup;
     uv_timer_t drain;
-    bool owns_socket;
 } daemon_t;
 
 static void print_version(FILE *f, struct argp_state *state) {
@@ -59,130 +61,150 @@ static void on_call(void *ctx, td_call_t *call) {
     td_service_call(&d->service, call);
 }
 
-/* In this thread, and in those that it starts. */
-static void hold_signals(bool hold) {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+static void on_http(void *ctx, const td_http_request_t *request, td_http_answer_t *out) {
+    daemon_t *d = ctx;
+    td_rest_answer(&d->service, request, out);
+}
+
+static void remove_sockets(daemon_t *d) {
+    for (int i = 0; i < SOCKETS; i++) {
+        if (d->bound[i]) unlink(d->bound[i]);
+        d->bound[i] = NULL;
+    }
 }
 
 static void on_drained(void *ctx) {
     daemon_t *d = ctx;
-    hold_signals(true); /* without handlers they would kill what is left to do */
+    if (--d->n_servers) return;
+    sigset_t set; /* without handlers they would kill what is left to do */
+    sigfillset(&set);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
     uv_close((uv_handle_t *)&d->drain, NULL);
     uv_close((uv_handle_t *)&d->term, NULL);
     uv_close((uv_handle_t *)&d->interrupt, NULL);
+    uv_close((uv_handle_t *)&d->hangup, NULL);
     uv_stop(&d->loop);
+}
+
+static void abort_servers(daemon_t *d) {
+    for (int i = 0; i < SOCKETS; i++)
+        if (d->servers[i]) td_server_abort(d->servers[i]);
 }
 
 static void on_drain_timeout(uv_timer_t *t) {
     daemon_t *d = t->data;
-    fprintf(stderr, "thunkd: requests still run after %u ms; they are cancelled\n", d->config.drain_timeout_ms);
-    td_server_abort(d->server);
+    td_log("requests still run after %u ms; they are cancelled", d->config.drain_timeout_ms);
+    abort_servers(d);
 }
 
-static void on_signal(uv_signal_t *h, int number) {
+static void on_stop(uv_signal_t *h, int number) {
     daemon_t *d = h->data;
     if (d->service.draining) {
-        td_server_abort(d->server); /* asked twice */
+        abort_servers(d); /* asked twice */
         return;
     }
-    fprintf(stderr, "thunkd: %s: finishing\n", strsignal(number));
+    td_log("%s: finishing", strsignal(number));
     td_notify("STOPPING=1\nSTATUS=finishing");
     d->service.draining = true;
-    if (d->owns_socket) unlink(d->config.socket);
-    d->owns_socket = false;
+    remove_sockets(d);
     uv_timer_start(&d->drain, on_drain_timeout, d->config.drain_timeout_ms, 0);
-    td_server_drain(d->server);
+    for (int i = 0; i < SOCKETS; i++)
+        if (d->servers[i]) td_server_drain(d->servers[i]);
+}
+
+static void on_hangup(uv_signal_t *h, int number) {
+    daemon_t *d = h->data;
+    td_log("%s: looking at the store", strsignal(number));
+    td_store_rescan(d->service.store);
 }
 
 static void watch_signals(daemon_t *d) {
     uv_timer_init(&d->loop, &d->drain);
     uv_signal_init(&d->loop, &d->term);
     uv_signal_init(&d->loop, &d->interrupt);
-    d->drain.data = d->term.data = d->interrupt.data = d;
-    uv_signal_start(&d->term, on_signal, SIGTERM);
-    uv_signal_start(&d->interrupt, on_signal, SIGINT);
+    uv_signal_init(&d->loop, &d->hangup);
+    d->drain.data = d->term.data = d->interrupt.data = d->hangup.data = d;
+    uv_signal_start(&d->term, on_stop, SIGTERM);
+    uv_signal_start(&d->interrupt, on_stop, SIGINT);
+    uv_signal_start(&d->hangup, on_hangup, SIGHUP);
 }
 
-static void print_served(const daemon_t *d, bool inherited) {
-    td_store_t *s = d->service.store;
-    for (uint32_t i = 0; i < td_store_count(s); i++) {
-        const td_model_t *m = td_store_model(s, i);
-        if (td_model_state(m) == TD_MODEL_READY)
-            fprintf(stderr, "thunkd: %s/%s: ready, %llu bytes%s%s\n", td_model_name(m), td_model_version(m),
-                    (unsigned long long)td_model_bytes(m), *td_model_verdict(m) ? "; " : "", td_model_verdict(m));
-        else
-            fprintf(stderr, "thunkd: %s/%s: unavailable: %s\n", td_model_name(m), td_model_version(m), td_model_reason(m));
-    }
-    fprintf(stderr, "thunkd: listening on %s\n", inherited ? "the inherited socket" : d->config.socket);
-}
-
-static void notify_ready(td_store_t *s) {
-    char text[96];
+static void on_started(void *ctx) {
+    daemon_t *d = ctx;
+    td_rows_t rows;
     uint32_t ready = 0;
-    for (uint32_t i = 0; i < td_store_count(s); i++) ready += td_model_state(td_store_model(s, i)) == TD_MODEL_READY;
-    snprintf(text, sizeof text, "READY=1\nSTATUS=%u of %u models ready", ready, td_store_count(s));
+    if (d->service.draining) return;
+    td_status_t s = td_rows_read(d->service.store, &rows, NULL);
+    uint32_t n = s == TD_OK ? rows.n : 0;
+    for (uint32_t i = 0; i < n; i++) ready += rows.v[i].state == TD_MODEL_READY;
+    td_rows_free(&rows);
+    char text[96];
+    snprintf(text, sizeof text, "READY=1\nSTATUS=%u of %u models ready", ready, n);
+    td_log("%u of %u models ready", ready, n);
     td_notify(text);
 }
 
-static td_status_t load_handlers(daemon_t *d, td_err_t *err) {
+/* path NULL: fd is the service manager's. */
+static td_status_t listen_on(daemon_t *d, int which, const char *path, uint32_t mode, int fd, td_err_t *err) {
     const td_config_t *c = &d->config;
-    td_status_t s = c->n_ffi_libraries ? td_ffi_registry_create(td_alloc_default(), &d->ffi, err) : TD_OK;
-    for (uint32_t i = 0; s == TD_OK && i < c->n_ffi_libraries; i++) {
-        const td_config_library_t *l = &c->ffi_libraries[i];
-        td_ffi_symbol_t *v = calloc(l->n_handlers + 1u, sizeof *v);
-        if (!v) return td_fail(err, TD_NOMEM, "out of memory");
-        for (uint32_t k = 0; k < l->n_handlers; k++) v[k] = (td_ffi_symbol_t){l->handlers[k].target, l->handlers[k].symbol};
-        td_ffi_library_t lib = {.path = l->path, .symbols = v, .n_symbols = l->n_handlers};
-        s = td_ffi_registry_load(d->ffi, &lib, err);
-        free(v);
-    }
-    return s;
-}
-
-static td_status_t open_models(daemon_t *d, td_err_t *err) {
-    const td_config_t *c = &d->config;
-    hold_signals(true); /* not for threads of the device's and the user's libraries */
-    td_status_t s = load_handlers(d, err);
-    if (s == TD_OK) s = td_device_open(c->device, td_alloc_default(), &d->device, err);
-    hold_signals(false);
+    td_status_t s = path ? td_listen_bind(path, mode, &fd, err) : TD_OK;
     if (s != TD_OK) return s;
-    d->device->ffi = d->ffi;
-    td_store_opts_t opts = {.dir = c->store, .device = d->device, .concurrency = c->threads};
-    opts.contract = (td_contract_policy_t){.day = c->contract_date ? (int32_t)c->contract_date : td_day_of(time(NULL)),
-                                           .play = c->contract_date != 0, .strict = c->enforce_strict != 0};
-    return td_store_open(&opts, &d->service.store, err);
+    d->bound[which] = path;
+    td_server_opts_t o = {.loop = &d->loop, .fd = fd, .admin = which == ADMIN, .memory = d->service.memory,
+                          .max_message_bytes = c->max_message_bytes, .max_concurrent_streams = c->max_concurrent_streams,
+                          .on_call = on_call, .on_http = on_http, .on_drained = on_drained, .ctx = d};
+    s = td_server_create(&o, &d->servers[which], err);
+    if (s != TD_OK) return s;
+    d->n_servers++;
+    td_log("listening on %s%s", path ? path : "the inherited socket", which == ADMIN ? " (admin)" : "");
+    return TD_OK;
 }
 
 static td_status_t serve(daemon_t *d, td_err_t *err) {
     const td_config_t *c = &d->config;
-    int fd = td_listen_inherited();
-    bool inherited = fd >= 0;
-    td_status_t s = open_models(d, err);
-    if (s == TD_OK && !inherited) s = td_listen_bind(c->socket, c->socket_mode, &fd, err);
-    if (s != TD_OK) return s;
-    d->owns_socket = !inherited;
-    d->service.loop = &d->loop;
-    d->service.max_message_bytes = c->max_message_bytes;
-    s = td_worker_create(&d->loop, c->threads, c->queue_depth, &d->service.worker, err);
-    if (s != TD_OK) return s;
-    td_server_opts_t opts = {.loop = &d->loop, .fd = fd, .max_message_bytes = c->max_message_bytes,
-                             .max_concurrent_streams = c->max_concurrent_streams, .on_call = on_call,
-                             .on_drained = on_drained, .ctx = d};
-    s = td_server_create(&opts, &d->server, err);
+    td_service_t *v = &d->service;
+    int fd[SOCKETS];
+    td_listen_inherited(&fd[INFER], &fd[ADMIN]);
+    v->loop = &d->loop;
+    v->max_message_bytes = c->max_message_bytes;
+    v->queue_depth = c->queue_depth;
+    v->metrics = c->metrics;
+    v->started_s = (int64_t)time(NULL);
+    v->admin_socket = *c->admin_socket ? c->admin_socket : NULL;
+    d->models = (td_models_t){.service = v, .started = on_started, .ctx = d};
+    td_status_t s = td_inbox_create(&d->loop, &v->inbox, err);
+    if (s == TD_OK) s = td_stats_create(&v->stats, err);
+    if (s == TD_OK) s = td_models_open(&d->models, c, err);
+    if (s == TD_OK) s = td_worker_create(v->inbox, c->threads, c->queue_depth, &v->worker, err);
+    if (s == TD_OK && (v->admin_socket || fd[ADMIN] >= 0))
+        s = listen_on(d, ADMIN, fd[ADMIN] < 0 ? c->admin_socket : NULL, c->admin_socket_mode, fd[ADMIN], err);
+    if (s == TD_OK) s = listen_on(d, INFER, fd[INFER] < 0 ? c->socket : NULL, c->socket_mode, fd[INFER], err);
     if (s != TD_OK) return s;
     watch_signals(d);
-    print_served(d, inherited);
-    notify_ready(d->service.store);
     uv_run(&d->loop, UV_RUN_DEFAULT);
+    while (v->n_pending) uv_run(&d->loop, UV_RUN_ONCE); /* calls that nobody waits for, but the store or a worker has */
     return TD_OK;
 }
 
+/* clean: the loop has run to its end; what is left there are handles that close. */
+static void finish(daemon_t *d, bool clean) {
+    td_service_t *v = &d->service;
+    remove_sockets(d);
+    td_worker_stop(v->worker);
+    td_models_close(&d->models);
+    if (clean) {
+        td_inbox_close(v->inbox);
+        uv_run(&d->loop, UV_RUN_DEFAULT);
+        uv_loop_close(&d->loop);
+    }
+    td_inbox_free(v->inbox);
+    td_worker_free(v->worker);
+    for (int i = 0; i < SOCKETS; i++) td_server_free(d->servers[i]);
+    td_stats_destroy(v->stats);
+}
+
 static int report(const td_err_t *err) {
-    fprintf(stderr, "thunkd: %s\n", err->text);
+    td_log("%s", err->text);
     return err->code == TD_USAGE || err->code == TD_IO ? 2 : 1;
 }
 
@@ -201,17 +223,7 @@ int main(int argc, char **argv) {
     if (!a.check) {
         uv_loop_init(&d.loop);
         s = serve(&d, &err);
-        if (d.owns_socket) unlink(d.config.socket);
-        td_worker_stop(d.service.worker);
-        if (s == TD_OK) { /* what is left are handles that close */
-            uv_run(&d.loop, UV_RUN_DEFAULT);
-            uv_loop_close(&d.loop);
-        }
-        td_worker_free(d.service.worker);
-        td_server_free(d.server);
-        td_store_close(d.service.store);
-        td_device_destroy(d.device);
-        td_ffi_registry_destroy(d.ffi);
+        finish(&d, s == TD_OK);
     }
     td_config_free(&d.config);
     return s == TD_OK ? 0 : report(&err);

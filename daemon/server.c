@@ -2,6 +2,7 @@
 /* The listener and its connections. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/server_internal.h"
@@ -39,6 +40,21 @@ static void conn_close(td_conn_t *c) {
     uv_close((uv_handle_t *)&c->pipe, on_conn_closed);
 }
 
+/* False: memory is gone. */
+static bool out_start(td_conn_t *c) {
+    c->out = (td_pb_t){0};
+    td_pb_reserve(&c->out, TD_SERVER_OUT);
+    c->out.charge = td_memory_charge(c->server->opts.memory);
+    return !c->out.failed;
+}
+
+/* A connection without calls holds nothing that is charged. */
+static void out_shrink(td_conn_t *c) {
+    if (c->writing || c->closing || c->calls || !c->out.charged) return;
+    td_pb_free(&c->out);
+    if (!out_start(c)) conn_close(c);
+}
+
 static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *out);
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
 
@@ -50,6 +66,7 @@ static void on_written(uv_write_t *w, int status) {
     if (!end && c->http && !c->closing) end = uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read) != 0;
     if (end) conn_close(c);
     else if (c->session) td_conn_flush(c);
+    out_shrink(c);
 }
 
 static void write_out(td_conn_t *c) {
@@ -67,7 +84,8 @@ void td_conn_flush(td_conn_t *c) {
     c->in_callback = true; /* sending may close streams, and those may fail others */
     ssize_t n = 0;
     const uint8_t *p;
-    while (c->out.size < TD_SERVER_BATCH && (n = nghttp2_session_mem_send(c->session, &p)) > 0)
+    while (c->out.size < TD_SERVER_BATCH && td_pb_try(&c->out, TD_SERVER_FRAME) &&
+           (n = nghttp2_session_mem_send(c->session, &p)) > 0)
         td_pb_raw(&c->out, p, (size_t)n);
     c->in_callback = false;
     bool over = !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session);
@@ -146,6 +164,16 @@ static void on_accept_closed(uv_handle_t *h) {
     free(h->data);
 }
 
+/* Whom the kernel says is at the other end. */
+static bool is_admin(td_conn_t *c) {
+    struct ucred who;
+    socklen_t n = sizeof who;
+    uv_os_fd_t fd;
+    if (c->server->opts.admin) return true;
+    if (uv_fileno((uv_handle_t *)&c->pipe, &fd) || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n)) return false;
+    return who.uid == 0 || who.uid == geteuid();
+}
+
 static void on_connection(uv_stream_t *listener, int status) {
     td_server_t *s = listener->data;
     td_conn_t *c = status < 0 ? NULL : calloc(1, sizeof *c);
@@ -153,11 +181,12 @@ static void on_connection(uv_stream_t *listener, int status) {
     c->server = s;
     uv_pipe_init(s->opts.loop, &c->pipe, 0);
     c->pipe.data = c;
-    bool ok = !uv_accept(listener, (uv_stream_t *)&c->pipe) && s->n_conns < MAX_CONNS;
+    bool ok = !uv_accept(listener, (uv_stream_t *)&c->pipe) && s->n_conns < MAX_CONNS && out_start(c);
     if (!ok) {
         uv_close((uv_handle_t *)&c->pipe, on_accept_closed);
         return;
     }
+    c->admin = is_admin(c);
     c->next = s->conns;
     if (c->next) c->next->prev = c;
     s->conns = c;

@@ -7,6 +7,7 @@
 
 #include "daemon/grpc.h"
 #include "daemon/http.h"
+#include "daemon/memory.h"
 #include "proto/pb.h"
 
 typedef struct td_server td_server_t;
@@ -15,6 +16,8 @@ typedef struct td_call td_call_t; /* a request whose body is complete; answer it
 typedef struct td_server_opts {
     uv_loop_t *loop;
     int fd; /* bound; becomes the server's */
+    bool admin; /* every peer may change things: the socket's mode decides who that is */
+    td_memory_t *memory; /* what bodies, answers and batches are charged to */
     uint64_t max_message_bytes;
     uint32_t max_concurrent_streams;
     /* A request is complete. May answer at once or keep the call. */
@@ -35,11 +38,15 @@ void td_server_abort(td_server_t *s);
 void td_server_free(td_server_t *s);
 
 const char *td_call_path(const td_call_t *c);
+/* May the peer change things? Through the admin socket, or as root or as the daemon's own user. */
+bool td_call_admin(const td_call_t *c);
+/* An empty answer that is charged as the body is. */
+td_pb_t td_call_answer(const td_call_t *c);
 /* The body moves to the caller, who frees it. */
 td_pb_t td_call_take_body(td_call_t *c);
 /* Nanoseconds from the arrival of the headers; UINT64_MAX: none. */
 uint64_t td_call_timeout(const td_call_t *c);
-/* Called once if the client leaves before the answer; the call is then invalid. */
+/* Called once if the client leaves before the answer; the call is then invalid. NULL: nobody is called. */
 void td_call_on_gone(td_call_t *c, void (*gone)(void *user), void *user);
 /* message begins with TD_GRPC_PREFIX bytes of room; it moves to the call. */
 void td_call_reply(td_call_t *c, td_pb_t *message);

@@ -9,6 +9,10 @@
 
 #define TD_SERVER_PATH_MAX 128
 #define TD_SERVER_BATCH (1u << 20) /* bytes of one write */
+/* Room for one HTTP/2 frame that we send: 16 KiB of data, its head, padding. */
+#define TD_SERVER_FRAME ((16u << 10) + 512)
+/* Every connection's own, charged to nobody: so that what is there can be sent when the budget is full. */
+#define TD_SERVER_OUT (32u << 10)
 
 typedef struct td_conn td_conn_t;
 struct td_conn {
@@ -20,8 +24,9 @@ struct td_conn {
     td_http_t *http;          /* NULL unless it is HTTP/1.1 */
     uint8_t first[3];         /* bytes that have not told yet */
     uint32_t n_first;
+    bool admin; /* its calls may change things */
     uv_write_t write;
-    td_pb_t out; /* what the write in flight sends */
+    td_pb_t out; /* what the write in flight sends; beyond TD_SERVER_OUT it is charged */
     bool writing, in_callback, closing;
     bool last; /* HTTP/1.1: close after the write */
 };
@@ -34,7 +39,8 @@ struct td_call {
     bool post, grpc, path_cut, bad_timeout, answered;
     uint64_t timeout_ns;
     td_pb_t body, message;
-    size_t counted; /* of the body, in server.unfinished_bytes */
+    size_t announced; /* bytes of the body, with its prefix; 0: not known yet */
+    size_t counted;   /* in server.unfinished_bytes */
     size_t read, sent; /* of message: put into frames, put into the batch */
     td_grpc_code_t code;
     void (*gone)(void *user);
@@ -46,7 +52,7 @@ struct td_server {
     uv_pipe_t listener;
     td_conn_t *conns;
     uint32_t n_conns;
-    uint64_t unfinished_bytes; /* of requests that have not come whole */
+    uint64_t unfinished_bytes; /* announced by requests that have not come whole */
     bool draining, told;
 };
 

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/service.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "daemon/admin.h"
 #include "daemon/infer.h"
+#include "daemon/methods.h"
 #include "proto/wire.h"
 
 typedef td_status_t method_fn(td_service_t *s, td_span_t in, td_pb_t *out, td_err_t *err);
 
-/* String fields 1 and 2 of a small request. */
-typedef struct names {
-    char v[2][256];
-} names_t;
+bool td_service_ready(const td_service_t *s) {
+    return !s->draining && td_store_started(s->store);
+}
 
-static td_status_t read_names(td_span_t in, names_t *n, td_err_t *err) {
-    *n = (names_t){0};
+td_status_t td_names_read(td_span_t in, td_names_t *n, td_err_t *err) {
+    *n = (td_names_t){0};
     td_wire_field_t f;
     while (in.size) {
         if (!td_wire_next(&in, &f)) return td_fail(err, TD_MALFORMED, "the request is not a protobuf message");
@@ -27,10 +29,25 @@ static td_status_t read_names(td_span_t in, names_t *n, td_err_t *err) {
     return TD_OK;
 }
 
-static td_status_t find(td_service_t *s, const names_t *n, td_model_t **out, td_err_t *err) {
-    *out = td_store_find(s->store, n->v[0], n->v[1]);
+td_status_t td_names_find(const td_rows_t *rows, const td_names_t *n, const td_model_row_t **out, td_err_t *err) {
+    *out = td_rows_find(rows, n->v[0], n->v[1]);
     if (*out) return TD_OK;
     return td_fail(err, TD_NOTFOUND, "no model '%s'%s%s", n->v[0], n->v[1][0] ? " of version " : "", n->v[1]);
+}
+
+td_grpc_code_t td_service_want_code(td_service_t *s, const char *model, const char *version, td_status_t status) {
+    switch (status) {
+    case TD_USAGE: /* of a sequence */
+    case TD_LIMIT: /* the budget */
+    case TD_BUSY:
+    case TD_NOMEM: return td_grpc_code(status);
+    case TD_NOTFOUND: break;
+    default: return TD_GRPC_UNAVAILABLE; /* what is wrong is the model, not the request */
+    }
+    td_rows_t rows;
+    bool known = td_rows_read(s->store, &rows, NULL) == TD_OK && td_rows_find(&rows, model, version);
+    td_rows_free(&rows);
+    return known || !td_store_started(s->store) ? TD_GRPC_UNAVAILABLE : TD_GRPC_NOT_FOUND;
 }
 
 static td_status_t server_live(td_service_t *s, td_span_t in, td_pb_t *out, td_err_t *err) {
@@ -41,7 +58,7 @@ static td_status_t server_live(td_service_t *s, td_span_t in, td_pb_t *out, td_e
 
 static td_status_t server_ready(td_service_t *s, td_span_t in, td_pb_t *out, td_err_t *err) {
     (void)in, (void)err;
-    if (!s->draining) td_pb_varint(out, 1, 1);
+    if (td_service_ready(s)) td_pb_varint(out, 1, 1);
     return TD_OK;
 }
 
@@ -50,123 +67,104 @@ static td_status_t server_metadata(td_service_t *s, td_span_t in, td_pb_t *out, 
     td_pb_string(out, 1, "thunkd");
     td_pb_string(out, 2, TD_VERSION);
     td_pb_string(out, 3, "model_repository");
+    td_pb_string(out, 3, "sequence");
     return TD_OK;
 }
 
-static td_status_t model_ready(td_service_t *s, td_span_t in, td_pb_t *out, td_err_t *err) {
-    names_t n;
-    td_model_t *m;
-    td_status_t r = read_names(in, &n, err);
-    if (r == TD_OK) r = find(s, &n, &m, err);
-    if (r == TD_OK && td_model_state(m) == TD_MODEL_READY && !s->draining) td_pb_varint(out, 1, 1);
+/* Is the model there (else TD_NOTFOUND), and ready? */
+static td_status_t is_ready(td_service_t *s, const td_names_t *n, bool *out, td_err_t *err) {
+    td_rows_t rows;
+    const td_model_row_t *x = NULL;
+    td_status_t r = td_rows_read(s->store, &rows, err);
+    if (r == TD_OK) r = td_names_find(&rows, n, &x, err);
+    *out = x && x->state == TD_MODEL_READY && !s->draining;
+    td_rows_free(&rows);
     return r;
 }
 
-static void put_tensor(td_pb_t *out, uint32_t field, const td_tensor_info_t *t) {
-    td_pb_t m = {0};
-    td_pb_string(&m, 1, t->name);
-    td_pb_string(&m, 2, t->datatype);
-    td_pb_packed_i64(&m, 3, t->dims, t->rank);
-    td_pb_message(out, field, &m);
-}
-
-static td_status_t model_metadata(td_service_t *s, td_span_t in, td_pb_t *out, td_err_t *err) {
-    names_t n;
-    td_model_t *m;
-    td_status_t r = read_names(in, &n, err);
-    if (r == TD_OK) r = find(s, &n, &m, err);
-    if (r != TD_OK) return r;
-    td_pb_string(out, 1, td_model_name(m));
-    for (uint32_t i = 0; i < td_store_count(s->store); i++) {
-        td_model_t *x = td_store_model(s->store, i);
-        bool listed = n.v[1][0] ? x == m : !strcmp(td_model_name(x), n.v[0]);
-        if (listed) td_pb_string(out, 2, td_model_version(x));
-    }
-    td_pb_string(out, 3, "xla_gpu_aot");
-    for (uint32_t i = 0; i < td_model_input_count(m); i++) put_tensor(out, 4, td_model_input(m, i));
-    for (uint32_t i = 0; i < td_model_output_count(m); i++) put_tensor(out, 5, td_model_output(m, i));
-    return TD_OK;
-}
-
-static td_status_t repository_index(td_service_t *s, td_span_t in, td_pb_t *out, td_err_t *err) {
-    bool only_ready = false;
-    td_wire_field_t f;
-    while (in.size) {
-        if (!td_wire_next(&in, &f)) return td_fail(err, TD_MALFORMED, "the request is not a protobuf message");
-        if (f.number == 2 && f.type == TD_WIRE_VARINT) only_ready = f.value != 0;
-    }
-    for (uint32_t i = 0; i < td_store_count(s->store); i++) {
-        const td_model_t *x = td_store_model(s->store, i);
-        bool ready = td_model_state(x) == TD_MODEL_READY;
-        if (only_ready && !ready) continue;
-        td_pb_t m = {0};
-        td_pb_string(&m, 1, td_model_name(x));
-        td_pb_string(&m, 2, td_model_version(x));
-        td_pb_string(&m, 3, ready ? "READY" : "UNAVAILABLE");
-        td_pb_string(&m, 4, ready ? td_model_verdict(x) : td_model_reason(x));
-        td_pb_message(out, 1, &m);
-    }
-    return TD_OK;
+static td_status_t model_ready(td_service_t *s, td_span_t in, td_pb_t *out, td_err_t *err) {
+    td_names_t n;
+    bool ready = false;
+    td_status_t r = td_names_read(in, &n, err);
+    if (r == TD_OK) r = is_ready(s, &n, &ready, err);
+    if (ready) td_pb_varint(out, 1, 1);
+    return r;
 }
 
 /* service: "", the protocol's service, or a model's name. 1 = SERVING, 2 = NOT_SERVING. */
 static td_status_t health_check(td_service_t *s, td_span_t in, td_pb_t *out, td_err_t *err) {
-    names_t n;
-    td_status_t r = read_names(in, &n, err);
+    td_names_t n;
+    td_status_t r = td_names_read(in, &n, err);
     if (r != TD_OK) return r;
     n.v[1][0] = 0;
-    bool up = !s->draining;
-    if (n.v[0][0] && strcmp(n.v[0], "inference.GRPCInferenceService")) {
-        td_model_t *m;
-        r = find(s, &n, &m, err);
-        if (r != TD_OK) return r;
-        up &= td_model_state(m) == TD_MODEL_READY;
-    }
+    bool up = td_service_ready(s);
+    if (n.v[0][0] && strcmp(n.v[0], "inference.GRPCInferenceService")) r = is_ready(s, &n, &up, err);
     td_pb_varint(out, 1, up ? 1 : 2);
-    return TD_OK;
+    return r;
 }
 
 static const struct {
     const char *path;
-    method_fn *fn;
+    method_fn *fn; /* answers at once */
+    void (*start)(td_service_t *s, td_call_t *call);
 } methods[] = {
-    {"/inference.GRPCInferenceService/ServerLive", server_live},
-    {"/inference.GRPCInferenceService/ServerReady", server_ready},
-    {"/inference.GRPCInferenceService/ServerMetadata", server_metadata},
-    {"/inference.GRPCInferenceService/ModelReady", model_ready},
-    {"/inference.GRPCInferenceService/ModelMetadata", model_metadata},
-    {"/inference.GRPCInferenceService/RepositoryIndex", repository_index},
-    {"/grpc.health.v1.Health/Check", health_check},
+    {"/inference.GRPCInferenceService/ServerLive", server_live, NULL},
+    {"/inference.GRPCInferenceService/ServerReady", server_ready, NULL},
+    {"/inference.GRPCInferenceService/ServerMetadata", server_metadata, NULL},
+    {"/inference.GRPCInferenceService/ModelReady", model_ready, NULL},
+    {"/inference.GRPCInferenceService/ModelMetadata", NULL, td_metadata_start},
+    {"/inference.GRPCInferenceService/ModelInfer", NULL, td_infer_start},
+    {"/inference.GRPCInferenceService/RepositoryIndex", td_repository_index, NULL},
+    {"/inference.GRPCInferenceService/RepositoryModelLoad", NULL, td_repository_load},
+    {"/inference.GRPCInferenceService/RepositoryModelUnload", NULL, td_repository_unload},
+    {"/grpc.health.v1.Health/Check", health_check, NULL},
 };
+
+bool td_service_message(td_call_t *call, td_pb_t *body, td_span_t *out) {
+    td_err_t err = {0};
+    td_status_t r = td_grpc_unframe((td_span_t){body->data, body->size}, out, &err);
+    if (r == TD_OK) return true;
+    td_call_fail(call, r == TD_UNSUPPORTED ? TD_GRPC_UNIMPLEMENTED : td_grpc_code(r), err.text);
+    return false;
+}
+
+bool td_service_allowed(const td_service_t *s, td_call_t *call, const char *doing) {
+    if (td_call_admin(call)) return true;
+    char text[320];
+    snprintf(text, sizeof text, "%s is not allowed through this socket but to root and the daemon's own user%s%s", doing,
+             s->admin_socket ? "; use the admin socket " : "", s->admin_socket ? s->admin_socket : "");
+    td_call_fail(call, TD_GRPC_PERMISSION_DENIED, text);
+    return false;
+}
 
 static void call_method(td_service_t *s, method_fn *fn, td_call_t *call) {
     td_err_t err = {0};
     td_span_t in;
-    td_pb_t body = td_call_take_body(call), out = {0};
-    td_status_t r = td_grpc_unframe((td_span_t){body.data, body.size}, &in, &err);
-    bool compressed = r == TD_UNSUPPORTED;
+    td_pb_t body = td_call_take_body(call), out = td_call_answer(call);
+    if (!td_service_message(call, &body, &in)) {
+        td_pb_free(&body);
+        return;
+    }
     td_pb_raw(&out, "\0\0\0\0", TD_GRPC_PREFIX);
-    if (r == TD_OK) r = fn(s, in, &out, &err);
+    td_status_t r = fn(s, in, &out, &err);
     td_pb_free(&body);
     if (r == TD_OK) {
         td_call_reply(call, &out);
         return;
     }
     td_pb_free(&out);
-    td_call_fail(call, compressed ? TD_GRPC_UNIMPLEMENTED : td_grpc_code(r), err.text);
+    td_call_fail(call, td_grpc_code(r), err.text);
 }
 
 void td_service_call(td_service_t *s, td_call_t *call) {
     const char *path = td_call_path(call);
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (!strcmp(path, methods[i].path)) {
-            call_method(s, methods[i].fn, call);
+            if (methods[i].fn) call_method(s, methods[i].fn, call);
+            else methods[i].start(s, call);
             return;
         }
-    if (!strcmp(path, "/inference.GRPCInferenceService/ModelInfer")) {
-        td_infer_start(s, call);
-        return;
-    }
+    if (td_admin_call(s, call, path)) return;
     char text[192] = "unknown method ";
     strncat(text, path, sizeof text - strlen(text) - 1);
     td_call_fail(call, TD_GRPC_UNIMPLEMENTED, text);

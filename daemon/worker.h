@@ -4,26 +4,25 @@
 #ifndef TD_DAEMON_WORKER_H
 #define TD_DAEMON_WORKER_H
 
-#include <uv.h>
-
-#include "base/status.h"
+#include "daemon/inbox.h"
 
 typedef struct td_job td_job_t;
 struct td_job {
+    td_note_t done;            /* posted after run; first */
     void (*run)(td_job_t *j);  /* on a worker thread */
-    void (*done)(td_job_t *j); /* on the loop's thread, after run; may free the job */
     td_job_t *next;            /* the queue's */
 };
 
 typedef struct td_worker td_worker_t;
 
-/* depth: jobs that may wait, beyond the one each thread runs. */
-td_status_t td_worker_create(uv_loop_t *loop, uint32_t threads, uint32_t depth, td_worker_t **out, td_err_t *err);
-/* TD_BUSY when the queue is full; then the job stays the caller's. */
-td_status_t td_worker_submit(td_worker_t *w, td_job_t *j, td_err_t *err);
-/* Runs what waits, joins, calls every outstanding done. The loop must run once more to close the handle. */
+/* depth: jobs that may wait, beyond the one each thread runs. The inbox must outlive it. */
+td_status_t td_worker_create(td_inbox_t *inbox, uint32_t threads, uint32_t depth, td_worker_t **out, td_err_t *err);
+/* TD_BUSY when the queue is full; then the job stays the caller's. others: jobs that wait elsewhere and count too. */
+td_status_t td_worker_submit(td_worker_t *w, td_job_t *j, uint32_t others, td_err_t *err);
+/* A job that has waited elsewhere, and been counted; it has its place. */
+void td_worker_resubmit(td_worker_t *w, td_job_t *j);
+/* Runs what waits, and joins. NULL is fine. */
 void td_worker_stop(td_worker_t *w);
-/* After the loop has ended. NULL is fine. */
-void td_worker_free(td_worker_t *w);
+void td_worker_free(td_worker_t *w); /* after td_worker_stop; NULL is fine */
 
 #endif
