@@ -169,10 +169,22 @@ static td_status_t capabilities(const admin_t *a, const ProtobufCMessage **out, 
     return TD_OK;
 }
 
+/* The store's commands take numbers; a label is looked up. */
+static const char *number_of(const admin_t *a, const char *model, const char *version) {
+    td_rows_t rows;
+    const char *number = version;
+    if (!*version || (*version >= '0' && *version <= '9')) return version;
+    bool read = td_rows_read(a->service->store, &rows, NULL) == TD_OK;
+    const td_model_row_t *x = read ? td_rows_find(&rows, model, version) : NULL;
+    if (x) number = td_arena_strndup(a->arena, x->version, strlen(x->version));
+    td_rows_free(&rows);
+    return number ? number : version;
+}
+
 static td_status_t command(const admin_t *a, td_command_kind_t kind, td_err_t *err) {
     const Thunkd__V1__ModelRequest *q = (const void *)a->request;
     if (!*q->model) return td_fail(err, TD_USAGE, "the request names no model");
-    td_command_t c = {.kind = kind, .model = q->model, .version = q->version};
+    td_command_t c = {.kind = kind, .model = q->model, .version = number_of(a, q->model, q->version)};
     td_command_start(a->service, a->call, &c);
     return TD_OK;
 }
@@ -203,7 +215,7 @@ static td_status_t changed(const admin_t *a, const ProtobufCMessage **out, td_er
 static td_status_t pin(const admin_t *a, const ProtobufCMessage **out, td_err_t *err) {
     const Thunkd__V1__PinRequest *q = (const void *)a->request;
     if (!*q->model) return td_fail(err, TD_USAGE, "the request names no model");
-    td_status_t s = td_store_pin(a->service->store, q->model, q->version, q->pinned, err);
+    td_status_t s = td_store_pin(a->service->store, q->model, number_of(a, q->model, q->version), q->pinned, err);
     return s == TD_OK ? changed(a, out, err) : s;
 }
 
