@@ -83,7 +83,8 @@ static ssize_t read_message(nghttp2_session *s, int32_t stream, uint8_t *buf, si
 }
 
 /* The frame that read_message has measured; straight into the batch. */
-static int send_message(nghttp2_session *s, nghttp2_frame *f, const uint8_t *head, size_t n, nghttp2_data_source *source, void *ctx) {
+static int send_message(nghttp2_session *s, nghttp2_frame *f, const uint8_t *head, size_t n,
+                        nghttp2_data_source *source, void *ctx) {
     td_call_t *c = source->ptr;
     td_conn_t *conn = ctx;
     (void)s;
@@ -123,7 +124,8 @@ void td_call_reply(td_call_t *c, td_pb_t *message) {
     c->message = *message;
     *message = (td_pb_t){0};
     c->answered = true;
-    nghttp2_nv head[] = {NV(":status", "200"), NV("content-type", "application/grpc"), NV("grpc-accept-encoding", "identity")};
+    nghttp2_nv head[] = {NV(":status", "200"), NV("content-type", "application/grpc"),
+                         NV("grpc-accept-encoding", "identity")};
     nghttp2_data_provider body = {.source.ptr = c, .read_callback = read_message};
     settle(c, nghttp2_submit_response(c->conn->session, c->stream, head, 3, &body));
 }
@@ -135,8 +137,9 @@ static void fail_http(td_call_t *c, const char *http, td_grpc_code_t code, const
     char number[12], message[1024];
     snprintf(number, sizeof number, "%d", (int)code);
     td_grpc_encode(text, message, sizeof message);
-    nghttp2_nv head[] = {NV(":status", http), NV("content-type", "application/grpc"), NV("grpc-accept-encoding", "identity"),
-                         NV("grpc-status", number), NV("grpc-message", message)};
+    nghttp2_nv head[] = {NV(":status", http), NV("content-type", "application/grpc"),
+                         NV("grpc-accept-encoding", "identity"), NV("grpc-status", number),
+                         NV("grpc-message", message)};
     int rv = nghttp2_submit_response(c->conn->session, c->stream, head, 5, NULL);
     uncount(c);
     td_pb_free(&c->body);
@@ -181,7 +184,8 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
         if (n) memcpy(c->path, value, n);
         c->path[n] = 0;
     } else if (is(name, nn, "content-type")) {
-        c->grpc = nv >= 16 && !memcmp(value, "application/grpc", 16) && (nv == 16 || value[16] == '+' || value[16] == ';');
+        bool begins = nv >= 16 && !memcmp(value, "application/grpc", 16);
+        c->grpc = begins && (nv == 16 || value[16] == '+' || value[16] == ';');
     } else if (is(name, nn, "grpc-timeout")) {
         c->bad_timeout = !td_grpc_timeout((const char *)value, nv, &c->timeout_ns);
     }
@@ -192,8 +196,9 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *
 static td_status_t announce(td_call_t *c, td_err_t *err) {
     td_server_t *s = c->conn->server;
     const uint8_t *p = c->body.data;
-    uint64_t size = (uint64_t)p[1] << 24 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 8 | p[4], whole = size + TD_GRPC_PREFIX;
-    uint64_t max = s->opts.max_message_bytes, all = UNFINISHED_MAX * (max + TD_GRPC_PREFIX);
+    uint64_t size = (uint64_t)p[1] << 24 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 8 | p[4];
+    uint64_t whole = size + TD_GRPC_PREFIX, max = s->opts.max_message_bytes;
+    uint64_t all = UNFINISHED_MAX * (max + TD_GRPC_PREFIX);
     if (size > max)
         return td_fail(err, TD_LIMIT, "the request is over max_message_bytes %llu", (unsigned long long)max);
     if (whole > all - s->unfinished_bytes)
@@ -217,7 +222,8 @@ static td_status_t take_data(td_call_t *c, const uint8_t *data, size_t n, td_err
     td_status_t s = c->announced ? TD_OK : announce(c, err);
     if (s != TD_OK) return s;
     if (n - head > c->announced - c->body.size)
-        return td_fail(err, TD_MALFORMED, "the message's prefix says %zu bytes, got more", c->announced - TD_GRPC_PREFIX);
+        return td_fail(err, TD_MALFORMED, "the message's prefix says %zu bytes, got more",
+                       c->announced - TD_GRPC_PREFIX);
     td_pb_raw(&c->body, data + head, n - head);
     return TD_OK;
 }
@@ -242,7 +248,8 @@ static void complete(td_conn_t *conn, td_call_t *c) {
 }
 
 static int on_frame(nghttp2_session *s, const nghttp2_frame *f, void *ctx) {
-    bool last = (f->hd.type == NGHTTP2_DATA || f->hd.type == NGHTTP2_HEADERS) && (f->hd.flags & NGHTTP2_FLAG_END_STREAM);
+    bool ends = f->hd.flags & NGHTTP2_FLAG_END_STREAM;
+    bool last = ends && (f->hd.type == NGHTTP2_DATA || f->hd.type == NGHTTP2_HEADERS);
     td_call_t *c = last ? nghttp2_session_get_stream_user_data(s, f->hd.stream_id) : NULL;
     if (c) complete(ctx, c);
     return 0;

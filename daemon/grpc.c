@@ -26,10 +26,12 @@ td_grpc_code_t td_grpc_code(td_status_t s) {
 
 td_status_t td_grpc_unframe(td_span_t body, td_span_t *out_message, td_err_t *err) {
     if (body.size < TD_GRPC_PREFIX)
-        return td_fail(err, TD_MALFORMED, "the request holds no message: expected at least 5 bytes, got %zu", body.size);
+        return td_fail(err, TD_MALFORMED, "the request holds no message: expected at least 5 bytes, got %zu",
+                       body.size);
     const uint8_t *p = body.data;
     if (p[0] > 1) return td_fail(err, TD_MALFORMED, "message prefix: expected flag 0, got %u", p[0]);
-    if (p[0] == 1) return td_fail(err, TD_UNSUPPORTED, "compressed messages are not taken: send with identity encoding");
+    if (p[0] == 1)
+        return td_fail(err, TD_UNSUPPORTED, "compressed messages are not taken: send with identity encoding");
     uint32_t n = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
     if (n != body.size - TD_GRPC_PREFIX)
         return td_fail(err, TD_MALFORMED, "the message's prefix says %u bytes, got %zu", n, body.size - TD_GRPC_PREFIX);

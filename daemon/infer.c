@@ -207,7 +207,8 @@ static void on_left(td_pending_t *p, bool late) {
     request_t *r = OF(request_t, pending, p);
     r->cancel = late ? LATE : LEFT;
     if (r->state == WAITING) td_pb_free(&r->body); /* nobody reads it any more */
-    if (r->state == FULL || (r->state == WAITING && td_store_unwant(p->service->store, &r->want))) fail(r, code_of(r), "");
+    bool ours = r->state == FULL || (r->state == WAITING && td_store_unwant(p->service->store, &r->want));
+    if (ours) fail(r, code_of(r), ""); /* else the worker or the store tells */
 }
 
 static void start(request_t *r) {

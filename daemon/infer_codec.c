@@ -119,7 +119,8 @@ static td_status_t find_input(const pass_t *p, td_span_t name, td_run_tensor_t *
             continue;
         }
         if (state && !p->start)
-            return td_fail(err, TD_MISMATCH, "input '%s' is state: it can be given only with sequence_start", (*info)->name);
+            return td_fail(err, TD_MISMATCH, "input '%s' is state: it can be given only with sequence_start",
+                           (*info)->name);
         if (state) p->m->has_states = true;
         *out = &p->m->inputs[i];
         *dims = at;
@@ -147,11 +148,14 @@ static void *room_for(td_infer_msg_t *m, uint64_t bytes, td_err_t *err) {
     return p;
 }
 
-static td_status_t take_raw(pass_t *p, const td_tensor_info_t *info, uint64_t bytes, td_run_tensor_t *out, td_err_t *err) {
+static td_status_t take_raw(pass_t *p, const td_tensor_info_t *info, uint64_t bytes, td_run_tensor_t *out,
+                            td_err_t *err) {
     td_span_t raw = {0};
-    if (!next_raw(p, &raw)) return td_fail(err, TD_MISMATCH, "expected one raw_input_contents per input, got %u", p->n_raw);
+    if (!next_raw(p, &raw))
+        return td_fail(err, TD_MISMATCH, "expected one raw_input_contents per input, got %u", p->n_raw);
     if (raw.size != bytes)
-        return td_fail(err, TD_MISMATCH, "input '%s': expected %llu bytes, got %zu", info->name, (unsigned long long)bytes, raw.size);
+        return td_fail(err, TD_MISMATCH, "input '%s': expected %llu bytes, got %zu", info->name,
+                       (unsigned long long)bytes, raw.size);
     bool is_bool = !strcmp(info->datatype, "BOOL");
     if (!is_bool && raw.size && (uintptr_t)raw.data % ALIGN == 0) {
         out->data = raw.data;
@@ -193,7 +197,8 @@ static td_status_t take_output(td_infer_msg_t *m, td_span_t msg, td_err_t *err) 
     while (i < n && !td_infer_is(name, m->info->outputs[i].name)) i++;
     if (i == n) return td_fail(err, TD_MISMATCH, "the model has no output '%.*s'", TD_INFER_TEXT(name));
     for (uint32_t k = 0; k < m->n_outputs; k++)
-        if (m->outputs[k] == i) return td_fail(err, TD_MISMATCH, "output '%.*s' is asked for twice", TD_INFER_TEXT(name));
+        if (m->outputs[k] == i)
+            return td_fail(err, TD_MISMATCH, "output '%.*s' is asked for twice", TD_INFER_TEXT(name));
     m->outputs[m->n_outputs++] = i;
     return TD_OK;
 }
@@ -215,7 +220,8 @@ static td_status_t check_all(const pass_t *p, td_err_t *err) {
     const td_model_info_t *x = p->m->info;
     for (uint32_t i = 0; i < x->n_inputs; i++)
         if (!p->m->inputs[i].data)
-            return td_fail(err, TD_MISMATCH, "expected %u inputs, got %u: '%s' is missing", x->n_inputs, p->n_given, x->inputs[i].name);
+            return td_fail(err, TD_MISMATCH, "expected %u inputs, got %u: '%s' is missing", x->n_inputs, p->n_given,
+                           x->inputs[i].name);
     return TD_OK;
 }
 

@@ -11,19 +11,22 @@
 static td_status_t put_name(td_span_t from, const char *what, char *to, size_t room, td_err_t *err) {
     if (from.size >= room)
         return td_fail(err, TD_NOTFOUND, "no model: the %s has %zu bytes, of at most %zu", what, from.size, room - 1);
-    if (from.size && memchr(from.data, 0, from.size)) return td_fail(err, TD_NOTFOUND, "no model: the %s holds a NUL byte", what);
+    if (from.size && memchr(from.data, 0, from.size))
+        return td_fail(err, TD_NOTFOUND, "no model: the %s holds a NUL byte", what);
     if (from.size) memcpy(to, from.data, from.size);
     to[from.size] = 0;
     return TD_OK;
 }
 
 static td_status_t put_id(const td_wire_field_t *v, td_infer_head_t *out, td_err_t *err) {
-    bool is_signed = v->number == 2 && v->type == TD_WIRE_VARINT, is_unsigned = v->number == 5 && v->type == TD_WIRE_VARINT;
+    bool is_signed = v->number == 2 && v->type == TD_WIRE_VARINT;
+    bool is_unsigned = v->number == 5 && v->type == TD_WIRE_VARINT;
     out->sequence[0] = 0;
     if (v->number == 3 && v->type == TD_WIRE_LEN) {
         size_t n = v->bytes.size;
         if (n >= sizeof out->sequence || (n && memchr(v->bytes.data, 0, n)))
-            return td_fail(err, TD_USAGE, "sequence_id: expected at most %zu bytes without NUL, got %zu", sizeof out->sequence - 1, n);
+            return td_fail(err, TD_USAGE, "sequence_id: expected at most %zu bytes without NUL, got %zu",
+                           sizeof out->sequence - 1, n);
         if (n) memcpy(out->sequence, v->bytes.data, n);
         out->sequence[n] = 0;
         return TD_OK;
@@ -53,7 +56,8 @@ static td_status_t take_parameter(td_span_t entry, td_infer_head_t *out, td_err_
     while (value.size)
         if (!td_wire_next(&value, &v)) return td_infer_broken(err); /* the last one counts */
     if (is_id) return put_id(&v, out, err);
-    return put_flag(&v, start ? "sequence_start" : "sequence_end", start ? &out->sequence_start : &out->sequence_end, err);
+    if (start) return put_flag(&v, "sequence_start", &out->sequence_start, err);
+    return put_flag(&v, "sequence_end", &out->sequence_end, err);
 }
 
 td_status_t td_infer_peek(td_span_t body, td_infer_head_t *out, td_err_t *err) {

@@ -37,7 +37,8 @@ static td_status_t put(filler_t *w, uint64_t v, td_err_t *err) {
         return td_fail(err, TD_MISMATCH, "input '%s': expected %llu elements, got more", w->info->name,
                        (unsigned long long)(w->bytes / n));
     if (!fits(w, v))
-        return td_fail(err, TD_MISMATCH, "input '%s': %lld is out of %s's range", w->info->name, (long long)v, types[w->type].name);
+        return td_fail(err, TD_MISMATCH, "input '%s': %lld is out of %s's range", w->info->name, (long long)v,
+                       types[w->type].name);
     memcpy(w->at, &v, n); /* little-endian */
     w->at += n;
     w->left -= n;
@@ -66,7 +67,8 @@ td_status_t td_infer_fill(const td_tensor_info_t *info, td_span_t in, void *at, 
     filler_t w = {info, 0, at, bytes, bytes};
     while (w.type < N_TYPES && strcmp(types[w.type].name, info->datatype)) w.type++;
     if (w.type == N_TYPES)
-        return td_fail(err, TD_MISMATCH, "input '%s': %s goes into raw_input_contents only", info->name, info->datatype);
+        return td_fail(err, TD_MISMATCH, "input '%s': %s goes into raw_input_contents only", info->name,
+                       info->datatype);
     td_status_t s = TD_OK;
     td_wire_field_t f;
     while (s == TD_OK && in.size) {

@@ -151,7 +151,8 @@ static td_status_t listen_on(daemon_t *d, int which, const char *path, uint32_t 
     if (s != TD_OK) return s;
     d->bound[which] = path;
     td_server_opts_t o = {.loop = &d->loop, .fd = fd, .admin = which == ADMIN, .memory = d->service.memory,
-                          .max_message_bytes = c->max_message_bytes, .max_concurrent_streams = c->max_concurrent_streams,
+                          .max_message_bytes = c->max_message_bytes,
+                          .max_concurrent_streams = c->max_concurrent_streams,
                           .on_call = on_call, .on_http = on_http, .on_drained = on_drained, .ctx = d};
     s = td_server_create(&o, &d->servers[which], err);
     if (s != TD_OK) return s;

@@ -50,7 +50,8 @@ td_status_t td_memory_create(td_budget_t *budget, td_memory_t **out, td_err_t *e
         td_memory_destroy(m);
         return s;
     }
-    if (td_charge_take(td_account_charge(m->aside), TD_LIMIT_SMALL_BUFFERS_BYTES)) m->room = TD_LIMIT_SMALL_BUFFERS_BYTES;
+    bool room = td_charge_take(td_account_charge(m->aside), TD_LIMIT_SMALL_BUFFERS_BYTES);
+    m->room = room ? TD_LIMIT_SMALL_BUFFERS_BYTES : 0;
     *out = m;
     return TD_OK;
 }
@@ -69,6 +70,6 @@ const td_charge_t *td_memory_charge(td_memory_t *m) {
 td_status_t td_memory_refuse(const td_memory_t *m, const char *what, uint64_t bytes, td_err_t *err) {
     td_budget_totals_t t = td_budget_totals(m->budget, 0);
     return td_fail(err, TD_LIMIT, "no room for %llu bytes of %s: of the budget of %llu bytes %llu are charged and %llu "
-                   "reserved; try again later, unload models or raise store_budget_host", (unsigned long long)bytes, what,
-                   (unsigned long long)t.limit, (unsigned long long)t.charged, (unsigned long long)t.reserved);
+                   "reserved; try again later, unload models or raise the host's budget", (unsigned long long)bytes,
+                   what, (unsigned long long)t.limit, (unsigned long long)t.charged, (unsigned long long)t.reserved);
 }

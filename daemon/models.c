@@ -67,8 +67,9 @@ static td_status_t budget(const char *key, const char *text, uint64_t total, uin
 
 static td_status_t open_store(td_models_t *m, const td_config_t *c, td_err_t *err) {
     td_service_t *v = m->service;
-    td_store_opts_t o = {.dir = c->store, .device = v->device, .concurrency = c->threads, .load_threads = c->load_threads,
-                         .rescan_ms = c->rescan_ms, .watch = true, .load = (td_load_mode_t)c->load_mode,
+    td_store_opts_t o = {.dir = c->store, .device = v->device, .concurrency = c->threads,
+                         .load_threads = c->load_threads, .rescan_ms = c->rescan_ms, .watch = true,
+                         .load = (td_load_mode_t)c->load_mode,
                          .on_event = on_event, .ctx = m};
     v->contract_day = c->contract_date ? (int32_t)c->contract_date : td_day_of(time(NULL));
     o.contract = (td_contract_policy_t){.day = v->contract_day, .play = c->contract_date != 0,

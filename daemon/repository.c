@@ -107,7 +107,8 @@ static td_status_t take_parameter(request_t *r, td_span_t entry, td_err_t *err) 
     if (!strncmp(name, "file:", 5)) return put_file(r, (td_span_t){key.data + 5, key.size - 5}, &v, err);
     if (!strcmp(name, "unload_dependents")) return TD_OK;
     if (strcmp(name, "config") && strcmp(name, "version"))
-        return td_fail(err, TD_USAGE, "unknown parameter '%.100s': expected config, version or file:<version>/<name>", name);
+        return td_fail(err, TD_USAGE, "unknown parameter '%.100s': expected config, version or file:<version>/<name>",
+                       name);
     if (!text) return td_fail(err, TD_USAGE, "parameter %s: expected string_param", name);
     return name[0] == 'c' ? check_config(v.bytes, err) : put_text(v.bytes, "parameter version", r->version, err);
 }
@@ -118,7 +119,8 @@ static td_status_t read_request(td_span_t in, request_t *r, td_err_t *err) {
     while (s == TD_OK && in.size) {
         if (!td_wire_next(&in, &f)) return td_fail(err, TD_MALFORMED, "the request is not a protobuf message");
         if (f.type != TD_WIRE_LEN) continue;
-        if (f.number == 1 && f.bytes.size) return td_fail(err, TD_USAGE, "repository_name: there is one repository, without a name");
+        if (f.number == 1 && f.bytes.size)
+            return td_fail(err, TD_USAGE, "repository_name: there is one repository, without a name");
         if (f.number == 2) s = put_text(f.bytes, "model_name", r->model, err);
         if (f.number == 3) s = take_parameter(r, f.bytes, err);
     }
@@ -136,11 +138,12 @@ static void command(td_service_t *s, td_call_t *call, bool load) {
         r.load = load;
         r.n_files = 0;
         r.model[0] = r.version[0] = 0;
-        if (read_request(in, &r, &err) == TD_OK)
-            td_command_start(s, call, &(td_command_t){.kind = load ? TD_COMMAND_LOAD : TD_COMMAND_UNLOAD, .model = r.model,
-                                                      .version = r.version, .files = r.files, .n_files = r.n_files});
-        else
-            td_call_fail(call, td_grpc_code(err.code), err.text);
+        td_command_t what = {.kind = load ? TD_COMMAND_LOAD : TD_COMMAND_UNLOAD, .model = r.model, .version = r.version,
+                             .files = r.files};
+        td_status_t e = read_request(in, &r, &err);
+        what.n_files = r.n_files;
+        if (e == TD_OK) td_command_start(s, call, &what);
+        else td_call_fail(call, td_grpc_code(e), err.text);
     }
     td_pb_free(&body);
 }

@@ -131,8 +131,8 @@ bool td_service_message(td_call_t *call, td_pb_t *body, td_span_t *out) {
 bool td_service_allowed(const td_service_t *s, td_call_t *call, const char *doing) {
     if (td_call_admin(call)) return true;
     char text[320];
-    snprintf(text, sizeof text, "%s is not allowed through this socket but to root and the daemon's own user%s%s", doing,
-             s->admin_socket ? "; use the admin socket " : "", s->admin_socket ? s->admin_socket : "");
+    snprintf(text, sizeof text, "%s is not allowed through this socket but to root and the daemon's own user%s%s",
+             doing, s->admin_socket ? "; use the admin socket " : "", s->admin_socket ? s->admin_socket : "");
     td_call_fail(call, TD_GRPC_PERMISSION_DENIED, text);
     return false;
 }

@@ -22,7 +22,8 @@ static const td_tensor_info_t open_in[] = {{"x", "INT32", TD_S32, 2, open_dims, 
                                            {"on", "BOOL", TD_PRED, 1, flag_dims, flag_dims, 2}};
 static const td_tensor_info_t open_state = {"cache", "INT32", TD_S32, 2, open_max, open_max, 128};
 static const td_model_info_t steps = {.name = "steps", .version = "2", .inputs = open_in, .outputs = open_in,
-                                      .states = &open_state, .n_inputs = 2, .n_outputs = 2, .n_states = 1, .n_buckets = 2};
+                                      .states = &open_state, .n_inputs = 2, .n_outputs = 2, .n_states = 1,
+                                      .n_buckets = 2};
 
 struct td_run_slot {
     int64_t dims[2];
@@ -214,7 +215,8 @@ START_TEST(copies_within_the_budget) {
     td_pb_reserve(&big, 100000);
     ck_assert(big.refused);
     td_memory_refuse(memory, "the request", 100000, &err);
-    ck_assert_msg(strstr(err.text, "100000 bytes of the request") && strstr(err.text, "of 1049576 bytes 1048576"), "%s", err.text);
+    ck_assert_msg(strstr(err.text, "100000 bytes of the request"), "%s", err.text);
+    ck_assert_msg(strstr(err.text, "of 1049576 bytes 1048576"), "%s", err.text);
     td_pb_free(&big);
     big.charge = td_memory_charge(memory);
     td_pb_reserve(&big, 60000);
@@ -269,7 +271,8 @@ static const parameter_t parameters[] = {
     {"sequence_id", "\x10\x00", 2, TD_OK, "", false, false},
     {"sequence_id", "\x1a\x00", 2, TD_OK, "", false, false},
     {"sequence_id", "\x1a\x03" "a\0b", 5, TD_USAGE, "", false, false},
-    {"sequence_id", "\x1a\x40" "0123456789012345678901234567890123456789012345678901234567890123", 66, TD_USAGE, "", false, false},
+    {"sequence_id", "\x1a\x40" "0123456789012345678901234567890123456789012345678901234567890123", 66, TD_USAGE, "",
+     false, false},
     {"sequence_id", "\x1a\x3f" "012345678901234567890123456789012345678901234567890123456789012", 65, TD_OK,
      "012345678901234567890123456789012345678901234567890123456789012", false, false},
     {"sequence_id", "\x08\x01", 2, TD_USAGE, "", false, false},
