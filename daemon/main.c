@@ -161,6 +161,17 @@ static td_status_t listen_on(daemon_t *d, int which, const char *path, uint32_t 
     return TD_OK;
 }
 
+/* Its folder may be the service manager's: without the socket, root and we ourselves still may do all. */
+static void listen_for_admin(daemon_t *d, int fd) {
+    const td_config_t *c = &d->config;
+    td_err_t err = {0};
+    if (fd < 0 && !*c->admin_socket) return;
+    if (listen_on(d, ADMIN, fd < 0 ? c->admin_socket : NULL, c->admin_socket_mode, fd, &err) == TD_OK)
+        d->service.admin_socket = *c->admin_socket ? c->admin_socket : "of the service manager";
+    else
+        td_log("no admin socket: %s", err.text);
+}
+
 static td_status_t serve(daemon_t *d, td_err_t *err) {
     const td_config_t *c = &d->config;
     td_service_t *v = &d->service;
@@ -171,14 +182,12 @@ static td_status_t serve(daemon_t *d, td_err_t *err) {
     v->queue_depth = c->queue_depth;
     v->metrics = c->metrics;
     v->started_s = (int64_t)time(NULL);
-    v->admin_socket = *c->admin_socket ? c->admin_socket : NULL;
     d->models = (td_models_t){.service = v, .started = on_started, .ctx = d};
     td_status_t s = td_inbox_create(&d->loop, &v->inbox, err);
     if (s == TD_OK) s = td_stats_create(&v->stats, err);
     if (s == TD_OK) s = td_models_open(&d->models, c, err);
     if (s == TD_OK) s = td_worker_create(v->inbox, c->threads, c->queue_depth, &v->worker, err);
-    if (s == TD_OK && (v->admin_socket || fd[ADMIN] >= 0))
-        s = listen_on(d, ADMIN, fd[ADMIN] < 0 ? c->admin_socket : NULL, c->admin_socket_mode, fd[ADMIN], err);
+    if (s == TD_OK) listen_for_admin(d, fd[ADMIN]);
     if (s == TD_OK) s = listen_on(d, INFER, fd[INFER] < 0 ? c->socket : NULL, c->socket_mode, fd[INFER], err);
     if (s != TD_OK) return s;
     watch_signals(d);

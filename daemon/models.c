@@ -69,14 +69,14 @@ static td_status_t open_store(td_models_t *m, const td_config_t *c, td_err_t *er
     td_service_t *v = m->service;
     td_store_opts_t o = {.dir = c->store, .device = v->device, .concurrency = c->threads,
                          .load_threads = c->load_threads, .rescan_ms = c->rescan_ms, .watch = true,
-                         .load = (td_load_mode_t)c->load_mode,
+                         .load = (td_load_mode_t)c->store_load,
                          .on_event = on_event, .ctx = m};
     v->contract_day = c->contract_date ? (int32_t)c->contract_date : td_day_of(time(NULL));
     o.contract = (td_contract_policy_t){.day = v->contract_day, .play = c->contract_date != 0,
                                         .strict = c->enforce_strict != 0};
-    td_status_t s = budget("store_budget_host", c->store_budget_host, td_budget_host_memory(""), &o.host_bytes, err);
+    td_status_t s = budget("store.budget.host", c->store_budget_host, td_budget_host_memory(""), &o.host_bytes, err);
     if (s == TD_OK && !v->device->host_memory)
-        s = budget("store_budget_device", c->store_budget_device, 0, &o.device_bytes, err);
+        s = budget("store.budget.device", c->store_budget_device, 0, &o.device_bytes, err);
     return s == TD_OK ? td_store_open(&o, &v->store, err) : s;
 }
 
