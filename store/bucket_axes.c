@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "store/store_in.h"
 
 /* ---- axes ---- */

@@ -166,7 +166,9 @@ static bool named_by_rules(const td_named_t *m, const td_version_t *v) {
 }
 
 /* Failed with what is there now, in a way that trying again would not change. */
-static bool hopeless(const td_version_t *v) { return v->failed && td_hash_equal(v->tried, v->stamp) && !v->resident; }
+static bool hopeless(const td_version_t *v) {
+    return !v->resident && (*v->trouble || (v->failed && td_hash_equal(v->tried, v->stamp)));
+}
 
 /* The latest N are those that load: a newest one that fails leaves its place to the one before. */
 static void mark_wanted(td_named_t *m) {
