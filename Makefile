@@ -34,7 +34,7 @@ endif
 PROTOS := $(wildcard proto/schema/*.proto)
 GEN_C := $(PROTOS:proto/schema/%.proto=$(B)/gen/schema/%.pb-c.c)
 GEN_H := $(GEN_C:.c=.h)
-LIB_SRC := $(wildcard base/*.c proto/*.c contract/*.c runtime/*.c runtime/hlo/*.c runtime/thunk/*.c runtime/ffi/*.c store/*.c config/*.c)
+LIB_SRC := $(wildcard base/*.c proto/*.c contract/*.c runtime/*.c runtime/hlo/*.c runtime/thunk/*.c runtime/ffi/*.c runtime/cuda/*.c store/*.c config/*.c)
 ISA_SRC := $(addprefix runtime/host/,pw_int.c pw_f32.c pw_f64.c pw_c64.c pw_c128.c convert.c small.c vec_table.c vec_pair.c vec_transpose.c)
 ISAS := $(if $(filter x86_64,$(shell uname -m)),v3 v4)
 HOST_SRC := $(filter-out $(ISA_SRC),$(wildcard runtime/host/*.c runtime/host/handlers/*.c))
