@@ -34,7 +34,7 @@ endif
 PROTOS := $(wildcard proto/schema/*.proto)
 GEN_C := $(PROTOS:proto/schema/%.proto=$(B)/gen/schema/%.pb-c.c)
 GEN_H := $(GEN_C:.c=.h)
-LIB_SRC := $(wildcard base/*.c proto/*.c contract/*.c runtime/*.c runtime/hlo/*.c runtime/thunk/*.c runtime/ffi/*.c store/*.c config/*.c)
+LIB_SRC := $(wildcard base/*.c proto/*.c contract/*.c runtime/*.c runtime/hlo/*.c runtime/thunk/*.c runtime/ffi/*.c runtime/cuda/*.c store/*.c config/*.c)
 ISA_SRC := $(addprefix runtime/host/,pw_int.c pw_f32.c pw_f64.c pw_c64.c pw_c128.c convert.c small.c vec_table.c vec_pair.c vec_transpose.c)
 ISAS := $(if $(filter x86_64,$(shell uname -m)),v3 v4)
 HOST_SRC := $(filter-out $(ISA_SRC),$(wildcard runtime/host/*.c runtime/host/handlers/*.c))
@@ -88,7 +88,14 @@ $(B)/thunkctl: $(call obj,$(CTL_SRC)) $(B)/libthunk.a
 	$(Q)$(CC) $(LDFLAGS) $(FFI_EXPORT) -o $@ $^ -luv -lnghttp2 $(LDLIBS) $(MALLOC)
 $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libhost.a $(B)/libthunk.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 -lhttp_parser $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 -lhttp_parser $(LDLIBS) $(MALLOC)
+
+# a CUDA driver for tests: tests/fakecuda/fakecuda.h
+FAKE_SRC := $(wildcard tests/fakecuda/*.c)
+$(B)/fakecuda/libcuda.so.1: $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libcuda.so.1 -Wl,--no-undefined -Wl,--exclude-libs,ALL -o $@ $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a $(HOSTLIBS) $(LDLIBS)
+$(B)/tests/fakecuda_test: | $(B)/fakecuda/libcuda.so.1
 
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libthunk.a $(LDFLAGS) $(LDLIBS)

@@ -15,8 +15,8 @@ static const struct {
     const char *name;
     uint64_t bytes;
 } units[] = {
-    {"", 1},      {"B", 1},           {"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30}, {"TiB", 1ull << 40},
-    {"KB", 1000}, {"MB", 1000000}, {"GB", 1000000000},  {"TB", 1000000000000},
+    {"", 1}, {"B", 1}, {"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30}, {"TiB", 1ull << 40},
+    {"KB", 1000}, {"MB", 1000000}, {"GB", 1000000000}, {"TB", 1000000000000},
 };
 
 /* A decimal number: whole + fraction / 10^9. */
@@ -35,7 +35,8 @@ static bool read_number(const char **at, number_t *out) {
         if (!td_mul_u64(n.whole, 10, &n.whole) || !td_add_u64(n.whole, (uint64_t)(*p - '0'), &n.whole)) return false;
     if (*p == '.') {
         uint32_t digits = 0;
-        for (p++; is_digit(*p) && digits < FRACTION_DIGITS; p++, digits++) n.fraction = n.fraction * 10 + (uint64_t)(*p - '0');
+        for (p++; is_digit(*p) && digits < FRACTION_DIGITS; p++, digits++)
+            n.fraction = n.fraction * 10 + (uint64_t)(*p - '0');
         if (!digits || is_digit(*p)) return false;
         for (; digits < FRACTION_DIGITS; digits++) n.fraction *= 10;
     }
@@ -70,7 +71,8 @@ static td_status_t read_bytes(const char *text, const number_t *n, const char *u
     size_t i = 0;
     while (i < sizeof units / sizeof *units && strcasecmp(unit, units[i].name)) i++;
     if (i == sizeof units / sizeof *units)
-        return td_fail(err, TD_USAGE, "'%.64s': unknown unit '%.16s'; KiB, MiB, GiB, TiB, KB, MB, GB, TB or %%", text, unit);
+        return td_fail(err, TD_USAGE, "'%.64s': unknown unit '%.16s'; KiB, MiB, GiB, TiB, KB, MB, GB, TB or %%", text,
+                       unit);
     uint64_t bytes = 0;
     if (!scale(n, units[i].bytes, 1, &bytes))
         return td_fail(err, TD_USAGE, "'%.64s' is over 16 EiB; for no limit say none", text);

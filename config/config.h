@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thunkd's configuration: one YAML mapping, of scalars but for ffi_libraries. Thread: one. */
+/* thunkd's configuration: one YAML mapping, of scalars but for `store`, which may be a folder or a map, and
+ * ffi_libraries. Thread: one. */
 #ifndef TD_CONFIG_CONFIG_H
 #define TD_CONFIG_CONFIG_H
 
@@ -14,10 +15,24 @@ typedef struct td_config_library { /* of custom-call handlers */
     uint32_t n_handlers; /* 0: the library tells its targets itself */
 } td_config_library_t;
 
+typedef enum td_config_load_when {
+    TD_CONFIG_LOAD_STARTUP = 0,
+    TD_CONFIG_LOAD_ON_DEMAND,
+    TD_CONFIG_LOAD_EXPLICIT
+} td_config_load_when_t;
+
+/* Texts are never NULL after td_config_load. */
 typedef struct td_config {
     char *socket;
     uint32_t socket_mode;
-    char *store; /* never NULL after td_config_load */
+    char *admin_socket; /* "": none */
+    uint32_t admin_socket_mode;
+    char *store; /* store.path, or just store */
+    char *store_budget_host, *store_budget_device; /* as base/size.h reads them, checked */
+    uint32_t load_threads;
+    uint32_t rescan_ms; /* 0: never */
+    uint32_t store_load; /* td_config_load_when_t: of models that do not say it themselves */
+    uint32_t metrics;   /* 1: served */
     char *device;
     uint32_t threads;
     uint32_t queue_depth;

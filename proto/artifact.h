@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An artifact decoded: any envelope in, messages and payloads out.
  *
- * td_artifact_open peels the envelopes, reads the split protos, cuts large bytes
+ * Opening peels the envelopes, reads the split protos, cuts large bytes
  * fields out of the wire bytes into payloads (excise), bounds nesting, counts and
  * amplification, and only then lets protobuf-c unpack into the artifact's arena.
- * The input bytes are not needed after the call. Messages live until
- * td_artifact_close; payloads are references into the table given. Thread: one. */
+ * All of this is done while the file is read, through windows of some hundred KiB: neither the file nor a
+ * decompressed chunk is ever held. Messages live until td_artifact_close; payloads are references into the table
+ * given. Thread: one. */
 #ifndef TD_PROTO_ARTIFACT_H
 #define TD_PROTO_ARTIFACT_H
 
 #include "base/arena.h"
 #include "base/span.h"
 #include "proto/payload.h"
+#include "proto/feed.h"
 
 typedef struct Xla__Gpu__GpuExecutableProto td_gpu_executable_msg_t;
 typedef struct Xla__CompileOptionsProto td_compile_options_msg_t;
@@ -54,15 +56,42 @@ typedef struct td_artifact {
     uint32_t n_unknown;
     td_payload_table_t *table;
     td_arena_t arena;
+    /* Opened for its headers: payloads of TD_PAYLOAD_MAP_BYTES and more have their size and read as zeros, the others
+     * their bytes; none is in the table. */
+    bool headers_only;
+    uint64_t payload_cost; /* td_artifact_payloads */
+    uint64_t held_bytes; /* then: cost of the payloads that the table seems to hold */
+    td_arena_t apart;    /* then: the payloads */
+    void *zeros;         /* then: TD_ZEROS_BYTES that take no memory */
 } td_artifact_t;
 
-/* On success *out owns everything; on failure it is untouched.
- * table must outlive the artifact. alloc feeds the arena (the struct itself too). */
+typedef struct td_artifact_opts {
+    td_payload_table_t *table; /* outlives the artifact */
+    const td_alloc_t *alloc;   /* feeds the arena (the struct itself too) and what opening takes for a while */
+    const td_charge_t *charge; /* payload memory is taken from it, see payload.h; NULL: the table's */
+    bool headers_only;         /* contents of large payloads are passed over, with their hashes */
+    _Atomic(uint64_t) *progress; /* NULL, or the bytes of the file that are done */
+    const _Atomic(int) *cancel;  /* NULL, or: set to end the opening with TD_CANCELLED, from any thread */
+} td_artifact_opts_t;
+
+/* Opens a regular file, which is read through a window and must not change meanwhile (TD_IO, as for one that
+ * cannot be read). The path is in every error. TD_LIMIT with "budget" in the text: the charge refused.
+ * On success *out owns everything; on failure it is untouched. */
+td_status_t td_artifact_open_path(const char *path, const td_artifact_opts_t *opts, td_artifact_t **out, td_err_t *err);
+/* The same from any source. */
+td_status_t td_artifact_open_source(const td_source_t *source, const td_artifact_opts_t *opts, td_artifact_t **out,
+                                    td_err_t *err);
+/* Bytes in memory, which are not needed after the call. */
 td_status_t td_artifact_open(td_span_t bytes, td_payload_table_t *table, const td_alloc_t *alloc, td_artifact_t **out,
                              td_err_t *err);
-/* Reads the whole file (bounded, regular files only), then opens it. The path is in every error. */
-td_status_t td_artifact_open_file(const char *path, td_payload_table_t *table, const td_alloc_t *alloc,
-                                  td_artifact_t **out, td_err_t *err);
+static inline td_status_t td_artifact_open_file(const char *path, td_payload_table_t *table, const td_alloc_t *alloc,
+                                                td_artifact_t **out, td_err_t *err) {
+    td_artifact_opts_t opts = {.table = table, .alloc = alloc};
+    return td_artifact_open_path(path, &opts, out, err);
+}
+/* What the payloads cost (td_payload_cost, each different one once, in an artifact opened for its headers each one),
+ * and how much of that the table holds: all of it, or for headers what it seems to hold, by size and first bytes. */
+void td_artifact_payloads(const td_artifact_t *a, uint64_t *out_total_bytes, uint64_t *out_resident_bytes);
 /* Releases payload references and frees the messages. NULL is fine. */
 void td_artifact_close(td_artifact_t *a);
 

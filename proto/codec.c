@@ -2,12 +2,18 @@
 #include "proto/codec.h"
 
 #include <brotli/decode.h>
-#include <snappy-c.h>
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include "base/checked.h"
+
+enum {
+    WINDOW = 128 << 10, /* of decompressed bytes */
+    GROW_STEP = 256 << 10,
+};
 
 void td_buffer_init(td_buffer_t *b, const td_alloc_t *alloc) {
     *b = (td_buffer_t){.alloc = alloc};
@@ -33,114 +39,190 @@ td_status_t td_buffer_append(td_buffer_t *b, const void *data, size_t size, td_e
     b->size += size;
     return TD_OK;
 }
+td_status_t td_buffer_append_feed(td_buffer_t *b, td_feed_t *in, uint64_t n, td_err_t *err) {
+    td_status_t s = TD_OK;
+    while (s == TD_OK && n) {
+        size_t k = n < GROW_STEP ? (size_t)n : GROW_STEP;
+        s = td_buffer_reserve(b, k, err);
+        if (s == TD_OK) s = td_feed_get(in, b->data + b->size, k, err);
+        if (s == TD_OK) b->size += k;
+        n -= k;
+    }
+    return s;
+}
 void td_buffer_deinit(td_buffer_t *b) {
     if (b->alloc) b->alloc->put(b->alloc->ctx, b->data, b->capacity);
     b->data = NULL;
     b->size = b->capacity = 0;
 }
 
-static td_status_t too_long(const char *what, size_t max, td_err_t *err) {
-    return td_fail(err, TD_MALFORMED, "%s stream decompresses to more than the %zu bytes allowed here", what, max);
+/* One step of a library: compressed bytes in, a part of the window out. Sets *done at the end of its stream. */
+typedef struct step {
+    const uint8_t *in;
+    size_t in_left;
+    uint8_t *out;
+    size_t out_left;
+} step_t;
+
+static td_status_t zstd_open(td_decoder_t *d, td_err_t *err) {
+    d->library = ZSTD_createDCtx();
+    return d->library ? TD_OK : td_fail(err, TD_NOMEM, "out of memory for zstd");
+}
+static td_status_t zstd_step(td_decoder_t *d, step_t *p, td_err_t *err) {
+    ZSTD_inBuffer ib = {p->in, p->in_left, 0};
+    ZSTD_outBuffer ob = {p->out, p->out_left, 0};
+    size_t left = ZSTD_decompressStream(d->library, &ob, &ib);
+    if (ZSTD_isError(left)) return td_fail(err, TD_MALFORMED, "zstd: %s", ZSTD_getErrorName(left));
+    p->in_left -= ib.pos;
+    p->out_left -= ob.pos;
+    d->done = left == 0;
+    return TD_OK;
+}
+static void zstd_close(td_decoder_t *d) {
+    ZSTD_freeDCtx(d->library);
 }
 
-static td_status_t snappy(td_span_t in, size_t max, td_buffer_t *out, td_err_t *err) {
-    size_t n = 0;
-    if (snappy_uncompressed_length((const char *)in.data, in.size, &n) != SNAPPY_OK)
-        return td_fail(err, TD_MALFORMED, "snappy block without a length");
-    if (n > max) return too_long("snappy", max, err);
-    /* A 3-byte element yields 64 bytes at most: a larger claim is a lie and is not allocated. */
-    if (n / 32 > in.size) return td_fail(err, TD_MALFORMED, "snappy block of %zu bytes claims %zu", in.size, n);
-    td_status_t s = td_buffer_reserve(out, n, err);
-    if (s != TD_OK) return s;
-    size_t got = n;
-    char none[1];
-    char *dst = n ? (char *)out->data + out->size : none;
-    if (snappy_uncompress((const char *)in.data, in.size, dst, &got) != SNAPPY_OK || got != n)
-        return td_fail(err, TD_MALFORMED, "damaged snappy block");
-    out->size += n;
+static td_status_t brotli_open(td_decoder_t *d, td_err_t *err) {
+    d->library = BrotliDecoderCreateInstance(NULL, NULL, NULL);
+    return d->library ? TD_OK : td_fail(err, TD_NOMEM, "out of memory for brotli");
+}
+static td_status_t brotli_step(td_decoder_t *d, step_t *p, td_err_t *err) {
+    BrotliDecoderResult r =
+        BrotliDecoderDecompressStream(d->library, &p->in_left, &p->in, &p->out_left, &p->out, NULL);
+    if (r == BROTLI_DECODER_RESULT_ERROR)
+        return td_fail(err, TD_MALFORMED, "damaged brotli stream: %s",
+                       BrotliDecoderErrorString(BrotliDecoderGetErrorCode(d->library)));
+    d->done = r == BROTLI_DECODER_RESULT_SUCCESS;
+    return TD_OK;
+}
+static void brotli_close(td_decoder_t *d) {
+    BrotliDecoderDestroyInstance(d->library);
+}
+
+static td_status_t zlib_open(td_decoder_t *d, td_err_t *err) {
+    z_stream *z = d->library = calloc(1, sizeof *z);
+    if (z && inflateInit(z) == Z_OK) return TD_OK;
+    free(z);
+    d->library = NULL;
+    return td_fail(err, TD_NOMEM, "out of memory for zlib");
+}
+static td_status_t zlib_step(td_decoder_t *d, step_t *p, td_err_t *err) {
+    z_stream *z = d->library;
+    z->next_in = (Bytef *)(uintptr_t)p->in;
+    z->avail_in = (uInt)(p->in_left < UINT32_MAX ? p->in_left : UINT32_MAX);
+    z->next_out = p->out;
+    z->avail_out = (uInt)p->out_left;
+    uInt given = z->avail_in;
+    int r = inflate(z, Z_NO_FLUSH);
+    if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR) return td_fail(err, TD_MALFORMED, "damaged zlib stream");
+    p->in_left -= given - z->avail_in;
+    p->out_left = z->avail_out;
+    d->done = r == Z_STREAM_END;
+    return TD_OK;
+}
+static void zlib_close(td_decoder_t *d) {
+    if (d->library) inflateEnd(d->library);
+    free(d->library);
+}
+
+static const struct library {
+    char method;
+    const char *name;
+    td_status_t (*open)(td_decoder_t *d, td_err_t *err);
+    td_status_t (*step)(td_decoder_t *d, step_t *p, td_err_t *err);
+    void (*close)(td_decoder_t *d);
+} libraries[] = {
+    {'z', "zstd", zstd_open, zstd_step, zstd_close},
+    {'b', "brotli", brotli_open, brotli_step, brotli_close},
+    {'d', "zlib", zlib_open, zlib_step, zlib_close},
+    {'s', "snappy", td_snappy_open, NULL, NULL},
+};
+enum { LIBRARIES = sizeof libraries / sizeof *libraries };
+
+static const struct library *library_of(char method) {
+    for (unsigned i = 0; i < LIBRARIES; i++)
+        if (libraries[i].method == method) return &libraries[i];
+    return NULL;
+}
+
+/* Runs the library until it has given something or is at its end. */
+static td_status_t library_fill(td_decoder_t *d, const struct library *lib, td_err_t *err) {
+    while (!d->done && !d->used) {
+        td_status_t s = td_feed_more(d->in, err);
+        if (s != TD_OK) return s;
+        step_t p = {d->in->at, d->in->left, d->buf, WINDOW};
+        size_t before = d->in->left;
+        if ((s = lib->step(d, &p, err)) != TD_OK) return s;
+        td_feed_take(d->in, before - p.in_left);
+        d->used = WINDOW - p.out_left;
+        if (!d->done && !d->used && !before)
+            return td_fail(err, TD_MALFORMED, "%s stream ends early", lib->name);
+    }
+    d->s.at = d->buf;
+    d->s.left = d->used;
+    d->used = 0;
     return TD_OK;
 }
 
-enum { STEP = 256 << 10 };
-
-static size_t room(const td_buffer_t *out, size_t start, size_t max) {
-    size_t left = max - (out->size - start);
-    return left < STEP ? left + 1 : STEP; /* one byte more, to see an overrun */
+static td_status_t fill(td_feed_t *s, td_err_t *err) {
+    td_decoder_t *d = (td_decoder_t *)(void *)s;
+    const struct library *lib = library_of(d->method);
+    td_status_t st = td_feed_cancelled(d->env, err);
+    if (st == TD_OK && !d->done) st = lib->step ? library_fill(d, lib, err) : td_snappy_fill(d, err);
+    if (st != TD_OK) return st;
+    if (s->left > d->size - s->given)
+        return td_fail(err, TD_MALFORMED, "%s stream decompresses to more than the %" PRIu64 " bytes allowed here",
+                       lib->name, d->size);
+    if (!s->left && d->exact && s->given != d->size)
+        return td_fail(err, TD_MALFORMED, "%s stream gives %" PRIu64 " bytes, its header says %" PRIu64, lib->name,
+                       s->given, d->size);
+    return TD_OK;
 }
 
-static td_status_t zstd(td_span_t in, size_t max, td_buffer_t *out, td_err_t *err) {
-    ZSTD_DCtx *ctx = ZSTD_createDCtx();
-    if (!ctx) return td_fail(err, TD_NOMEM, "out of memory for zstd");
+td_status_t td_decoder_reserve(td_decoder_t *d, size_t capacity, td_err_t *err) {
+    const td_alloc_t *alloc = d->env->alloc;
+    if (d->capacity >= capacity) return TD_OK;
+    alloc->put(alloc->ctx, d->buf, d->capacity);
+    d->capacity = 0;
+    d->buf = alloc->get(alloc->ctx, capacity, 64);
+    if (!d->buf) return td_fail(err, TD_NOMEM, "out of memory for a window of %zu bytes", capacity);
+    d->capacity = capacity;
+    return TD_OK;
+}
+
+static void close_library(td_decoder_t *d) {
+    const struct library *lib = library_of(d->method);
+    if (lib && lib->close) lib->close(d);
+    d->library = NULL;
+}
+
+td_status_t td_decoder_open(td_decoder_t *d, char method, td_feed_t *in, uint64_t size, bool exact,
+                            td_feed_env_t *env, td_err_t *err) {
+    const struct library *lib = library_of(method);
+    if (!lib) return td_fail(err, TD_UNSUPPORTED, "unknown compression type 0x%02x", (unsigned char)method);
+    close_library(d);
+    *d = (td_decoder_t){.s = {.end = exact ? size : UINT64_MAX, .fill = fill}, .in = in, .env = env, .method = method,
+                        .exact = exact, .size = size, .buf = d->buf, .capacity = d->capacity};
+    td_status_t s = td_decoder_reserve(d, WINDOW, err);
+    return s == TD_OK ? lib->open(d, err) : s;
+}
+
+td_status_t td_decoder_end(td_decoder_t *d, td_err_t *err) {
     td_status_t s = TD_OK;
-    size_t start = out->size, left = 1;
-    ZSTD_inBuffer ib = {in.data, in.size, 0};
-    while (s == TD_OK && left != 0) {
-        size_t n = room(out, start, max);
-        if ((s = td_buffer_reserve(out, n, err)) != TD_OK) break;
-        ZSTD_outBuffer ob = {out->data + out->size, n, 0};
-        size_t before = ib.pos;
-        left = ZSTD_decompressStream(ctx, &ob, &ib);
-        out->size += ob.pos;
-        if (ZSTD_isError(left)) s = td_fail(err, TD_MALFORMED, "zstd: %s", ZSTD_getErrorName(left));
-        else if (out->size - start > max) s = too_long("zstd", max, err);
-        else if (left != 0 && ob.pos == 0 && ib.pos == before) s = td_fail(err, TD_MALFORMED, "zstd frame ends early");
-    }
-    if (s == TD_OK && ib.pos != in.size) s = td_fail(err, TD_MALFORMED, "%zu bytes behind the zstd frame", in.size - ib.pos);
-    ZSTD_freeDCtx(ctx);
+    do {
+        d->s.left = 0;
+        s = td_feed_more(&d->s, err);
+    } while (s == TD_OK && d->s.left);
+    if (s == TD_OK) s = td_feed_more(d->in, err);
+    if (s == TD_OK && d->in->left)
+        s = td_fail(err, TD_MALFORMED, "%zu bytes or more behind the %s stream", d->in->left, library_of(d->method)->name);
+    close_library(d);
     return s;
 }
 
-static td_status_t brotli(td_span_t in, size_t max, td_buffer_t *out, td_err_t *err) {
-    BrotliDecoderState *st = BrotliDecoderCreateInstance(NULL, NULL, NULL);
-    if (!st) return td_fail(err, TD_NOMEM, "out of memory for brotli");
-    td_status_t s = TD_OK;
-    size_t start = out->size, avail_in = in.size;
-    const uint8_t *next_in = in.data;
-    BrotliDecoderResult r = BROTLI_DECODER_RESULT_NEEDS_MORE_OUTPUT;
-    while (s == TD_OK && r == BROTLI_DECODER_RESULT_NEEDS_MORE_OUTPUT) {
-        size_t n = room(out, start, max);
-        if ((s = td_buffer_reserve(out, n, err)) != TD_OK) break;
-        uint8_t *next_out = out->data + out->size;
-        size_t avail_out = n;
-        r = BrotliDecoderDecompressStream(st, &avail_in, &next_in, &avail_out, &next_out, NULL);
-        out->size += n - avail_out;
-        if (out->size - start > max) s = too_long("brotli", max, err);
-    }
-    if (s == TD_OK && r != BROTLI_DECODER_RESULT_SUCCESS) s = td_fail(err, TD_MALFORMED, "damaged or truncated brotli stream");
-    if (s == TD_OK && avail_in) s = td_fail(err, TD_MALFORMED, "%zu bytes behind the brotli stream", avail_in);
-    BrotliDecoderDestroyInstance(st);
-    return s;
-}
-
-static td_status_t deflated(td_span_t in, size_t max, td_buffer_t *out, td_err_t *err) {
-    z_stream z = {0};
-    if (in.size > UINT32_MAX) return td_fail(err, TD_LIMIT, "zlib stream of %zu bytes", in.size);
-    if (inflateInit(&z) != Z_OK) return td_fail(err, TD_NOMEM, "out of memory for zlib");
-    td_status_t s = TD_OK;
-    size_t start = out->size;
-    z.next_in = (Bytef *)(uintptr_t)in.data;
-    z.avail_in = (uInt)in.size;
-    int r = Z_OK;
-    while (s == TD_OK && r != Z_STREAM_END) {
-        size_t n = room(out, start, max);
-        if ((s = td_buffer_reserve(out, n, err)) != TD_OK) break;
-        z.next_out = out->data + out->size;
-        z.avail_out = (uInt)n;
-        r = inflate(&z, Z_NO_FLUSH);
-        out->size += n - z.avail_out;
-        if (out->size - start > max) s = too_long("zlib", max, err);
-        else if (r != Z_OK && r != Z_STREAM_END) s = td_fail(err, TD_MALFORMED, "damaged or truncated zlib stream");
-    }
-    inflateEnd(&z);
-    return s;
-}
-
-td_status_t td_decompress(char method, td_span_t in, size_t max, td_buffer_t *out, td_err_t *err) {
-    switch (method) {
-    case 's': return snappy(in, max, out, err);
-    case 'z': return zstd(in, max, out, err);
-    case 'b': return brotli(in, max, out, err);
-    case 'd': return deflated(in, max, out, err);
-    default: return td_fail(err, TD_UNSUPPORTED, "unknown compression type 0x%02x", (unsigned char)method);
-    }
+void td_decoder_close(td_decoder_t *d) {
+    if (!d->env) return;
+    close_library(d);
+    d->env->alloc->put(d->env->alloc->ctx, d->buf, d->capacity);
+    *d = (td_decoder_t){0};
 }

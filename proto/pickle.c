@@ -35,63 +35,85 @@ static bool is_memo(uint8_t op) {
     return op == 0x94 || op == 'q' || op == 'r' || op == 0x95;
 }
 
-/* Takes one opcode's argument off *in; counted arguments come back in *out. */
-static bool take_argument(arg_t kind, td_span_t *in, td_span_t *out) {
-    uint64_t n = 0, skip = 0;
-    unsigned lines = 0;
-    switch (kind) {
-    case NONE: break;
-    case U1: n = 1; break;
-    case U2: n = 2; break;
-    case U4: n = 4; break;
-    case F8: n = 8; break;
-    case LINE: lines = 1; break;
-    case LINE2: lines = 2; break;
-    case LEN1: skip = 1; break;
-    case LEN4: skip = 4; break;
-    case LEN8: skip = 8; break;
-    case BAD: return false;
-    }
-    for (; lines; lines--) {
-        const uint8_t *nl = in->size ? memchr(in->data + n, '\n', in->size - n) : NULL;
-        if (!nl) return false;
-        n = (uint64_t)(nl - in->data) + 1;
-    }
-    if (skip) {
-        if (in->size < skip) return false;
-        memcpy(&n, in->data, skip); /* little-endian hosts only */
-        in->data += skip;
-        in->size -= skip;
-    }
-    if (n > in->size) return false;
-    *out = (td_span_t){in->data, (size_t)n};
-    in->data += n;
-    in->size -= (size_t)n;
-    return true;
+static td_status_t line(td_feed_t *in, td_err_t *err) {
+    uint8_t b = 0;
+    td_status_t s = TD_OK;
+    while (s == TD_OK && b != '\n') s = td_feed_get(in, &b, 1, err);
+    return s;
 }
 
-td_status_t td_pickle_find_exec(td_span_t in, td_span_t *out, td_err_t *err) {
-    td_span_t found = {0};
-    size_t total = in.size;
-    bool after_exec = false;
-    for (;;) {
-        if (!in.size) return td_fail_at(err, TD_MALFORMED, total, "pickle ends without its STOP opcode");
-        uint8_t op = *in.data;
-        size_t at = total - in.size;
-        td_span_t arg;
-        in.data++, in.size--;
-        if (!take_argument(argument(op), &in, &arg))
-            return td_fail_at(err, TD_MALFORMED, at, "pickle opcode 0x%02x at offset %zu is unknown or cut short", op, at);
-        if (op == '.') break;
-        if (is_memo(op)) continue;
-        if (after_exec && is_bytes(op)) {
-            if (found.data) return td_fail(err, TD_UNSUPPORTED, "the pickle holds several executables");
-            found = arg;
-        }
-        after_exec = is_unicode(op) && arg.size == 4 && memcmp(arg.data, "exec", 4) == 0;
+/* Reads one opcode's argument but for counted bytes, whose number comes back. */
+static td_status_t argument_read(arg_t kind, td_feed_t *in, uint64_t *count, td_err_t *err) {
+    *count = 0;
+    td_status_t s = TD_OK;
+    switch (kind) {
+    case NONE: return TD_OK;
+    case U1: return td_feed_skip(in, 1, err);
+    case U2: return td_feed_skip(in, 2, err);
+    case U4: return td_feed_skip(in, 4, err);
+    case F8: return td_feed_skip(in, 8, err);
+    case LINE: return line(in, err);
+    case LINE2: return (s = line(in, err)) == TD_OK ? line(in, err) : s;
+    case LEN1: return td_feed_get(in, count, 1, err); /* little-endian hosts only */
+    case LEN4: return td_feed_get(in, count, 4, err);
+    case LEN8: return td_feed_get(in, count, 8, err);
+    case BAD: return td_fail(err, TD_MALFORMED, "unknown opcode");
     }
-    if (!found.data)
-        return td_fail(err, TD_MALFORMED, "the pickle holds no (\"exec\", bytes) object as jax.experimental.serialize_executable writes it");
-    *out = found;
-    return TD_OK;
+    return s;
+}
+
+/* The text "exec" in front of bytes makes them the executable. */
+static td_status_t text_is_exec(td_feed_t *in, uint64_t n, bool *out, td_err_t *err) {
+    char text[4];
+    *out = false;
+    if (n != sizeof text) return td_feed_skip(in, n, err);
+    td_status_t s = td_feed_get(in, text, sizeof text, err);
+    *out = s == TD_OK && memcmp(text, "exec", sizeof text) == 0;
+    return s;
+}
+
+/* One opcode. *stop: at STOP, or in front of the executable's bytes, n of them. */
+static td_status_t opcode(td_pickle_t *p, bool *stop, uint64_t *n, td_err_t *err) {
+    uint64_t at = td_feed_position(p->in);
+    uint8_t op = 0;
+    if (td_feed_get(p->in, &op, 1, err) != TD_OK)
+        return td_fail_at(err, TD_MALFORMED, at, "pickle ends without its STOP opcode");
+    td_status_t s = argument_read(argument(op), p->in, n, err);
+    *stop = op == '.';
+    if (s == TD_OK && !*stop && !is_memo(op)) {
+        bool exec = p->after_exec && is_bytes(op);
+        if (exec && p->found) return td_fail(err, TD_UNSUPPORTED, "the pickle holds several executables");
+        p->after_exec = false;
+        if (exec) *stop = p->found = true;
+        else if (is_unicode(op)) s = text_is_exec(p->in, *n, &p->after_exec, err);
+        else s = td_feed_skip(p->in, *n, err);
+    } else if (s == TD_OK) {
+        s = td_feed_skip(p->in, *n, err);
+    }
+    if (s != TD_MALFORMED) return s;
+    return td_fail_at(err, TD_MALFORMED, at, "pickle opcode 0x%02x at offset %" PRIu64 " is unknown or cut short", op, at);
+}
+
+td_status_t td_pickle_open(td_pickle_t *p, td_feed_t *in, td_err_t *err) {
+    *p = (td_pickle_t){.in = in};
+    bool stop = false;
+    uint64_t n = 0;
+    td_status_t s = TD_OK;
+    while (s == TD_OK && !stop) s = opcode(p, &stop, &n, err);
+    if (s == TD_OK && !p->found)
+        s = td_fail(err, TD_MALFORMED,
+                    "the pickle holds no (\"exec\", bytes) object as jax.experimental.serialize_executable writes it");
+    uint64_t at = td_feed_position(in);
+    if (s == TD_OK && in->end != UINT64_MAX && n > in->end - at)
+        s = td_fail_at(err, TD_MALFORMED, at, "pickle object of %" PRIu64 " bytes at offset %" PRIu64 " is cut short", n, at);
+    if (s == TD_OK) td_limit_open(&p->object, in, n);
+    return s;
+}
+
+td_status_t td_pickle_end(td_pickle_t *p, td_err_t *err) {
+    td_status_t s = td_limit_end(&p->object, err);
+    bool stop = false;
+    uint64_t n = 0;
+    while (s == TD_OK && !stop) s = opcode(p, &stop, &n, err);
+    return s;
 }

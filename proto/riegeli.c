@@ -3,11 +3,11 @@
 
 #include <highwayhash/c_bindings.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/limits.h"
-#include "proto/codec.h"
 #include "proto/wire.h"
 
 enum { BLOCK = 65536, BLOCK_HEADER = 24, CHUNK_HEADER = 40, USABLE = BLOCK - BLOCK_HEADER };
@@ -34,11 +34,6 @@ static uint64_t load64(const uint8_t *p) {
     return v;
 }
 
-typedef struct chunk {
-    uint64_t begin, end, data_size, data_hash, decoded_size, num_records;
-    uint8_t type;
-} chunk_t;
-
 /* Bytes from position p to p + len of payload, with the block headers between counted in. */
 static bool add_with_overhead(uint64_t p, uint64_t len, uint64_t *out) {
     uint64_t blocks, sum;
@@ -52,20 +47,13 @@ static uint64_t round_up_boundary(uint64_t p) {
     return left >= USABLE ? p + left - (USABLE - 1) : p;
 }
 
-typedef struct reader {
-    td_span_t file;
-    uint64_t pos;
-    uint64_t chunk_begin;
-    uint64_t chunk_end;       /* 0 until the chunk's header is known */
-    uint64_t pending[4];      /* next_chunk claims of block headers read before the end was known */
-    uint32_t n_pending;
-} reader_t;
-
-static td_status_t block_header(reader_t *r, td_err_t *err) {
+static td_status_t block_header(td_records_t *r, td_err_t *err) {
     uint64_t at = r->pos;
-    if (!td_range_ok(at, BLOCK_HEADER, r->file.size))
+    uint8_t h[BLOCK_HEADER];
+    if (r->in->end != UINT64_MAX && !td_range_ok(at, BLOCK_HEADER, r->in->end))
         return td_fail_at(err, TD_MALFORMED, at, "Riegeli file ends inside the block header at %" PRIu64, at);
-    const uint8_t *h = r->file.data + at;
+    td_status_t s = td_feed_get(r->in, h, sizeof h, err);
+    if (s != TD_OK) return s;
     if (td_riegeli_hash(h + 8, 16) != load64(h))
         return td_fail_at(err, TD_MALFORMED, at, "block header hash at %" PRIu64 " does not match", at);
     uint64_t previous = load64(h + 8), next = load64(h + 16);
@@ -84,32 +72,60 @@ static td_status_t block_header(reader_t *r, td_err_t *err) {
     return TD_OK;
 }
 
-/* Copies n payload bytes, checking the block headers on the way. */
-static td_status_t take(reader_t *r, uint8_t *dst, uint64_t n, td_err_t *err) {
-    while (n) {
-        if (r->pos % BLOCK == 0) {
-            td_status_t s = block_header(r, err);
-            if (s != TD_OK) return s;
-        }
-        uint64_t in_block = BLOCK - r->pos % BLOCK, k = n < in_block ? n : in_block;
-        if (!td_range_ok(r->pos, k, r->file.size))
-            return td_fail_at(err, TD_MALFORMED, r->chunk_begin, "truncated: chunk at %" PRIu64 " runs past the end of %zu bytes",
-                              r->chunk_begin, r->file.size);
-        memcpy(dst, r->file.data + r->pos, k);
-        dst += k;
-        r->pos += k;
-        n -= k;
+/* The next bytes of the chunk, up to the block's end: *n of them lie at *at and are taken. */
+static td_status_t piece(td_records_t *r, uint64_t most, const uint8_t **at, size_t *n, td_err_t *err) {
+    if (r->pos % BLOCK == 0) {
+        td_status_t s = block_header(r, err);
+        if (s != TD_OK) return s;
     }
+    td_status_t s = td_feed_more(r->in, err);
+    if (s != TD_OK) return s;
+    if (!r->in->left)
+        return td_fail_at(err, TD_MALFORMED, r->chunk_begin, "truncated: chunk at %" PRIu64 " runs past the end of %" PRIu64 " bytes",
+                          r->chunk_begin, r->pos);
+    uint64_t in_block = BLOCK - r->pos % BLOCK, k = most < in_block ? most : in_block;
+    *at = r->in->at;
+    *n = r->in->left < k ? r->in->left : (size_t)k;
+    td_feed_take(r->in, *n);
+    r->pos += *n;
     return TD_OK;
 }
 
-static td_status_t chunk_header(reader_t *r, chunk_t *c, td_err_t *err) {
+static td_status_t data_fill(td_feed_t *s, td_err_t *err) {
+    td_records_t *r = (td_records_t *)(void *)((char *)s - offsetof(td_records_t, data));
+    if (s->given == s->end) return TD_OK;
+    td_status_t st = piece(r, s->end - s->given, &s->at, &s->left, err);
+    if (st == TD_OK) td_highway_add(&r->hash, s->at, s->left);
+    return st;
+}
+
+/* Over block headers too: where the bytes end is a matter of arithmetic. */
+static td_status_t data_skip(td_feed_t *s, uint64_t n, td_err_t *err) {
+    td_records_t *r = (td_records_t *)(void *)((char *)s - offsetof(td_records_t, data));
+    /* Right behind a block header is the same place as in front of it. */
+    uint64_t to = 0, from = r->pos % BLOCK == BLOCK_HEADER ? r->pos - BLOCK_HEADER : r->pos;
+    if (!add_with_overhead(from, n, &to)) return td_fail(err, TD_INTERNAL, "skip of %" PRIu64 " bytes", n);
+    r->passed_over = true;
+    td_status_t st = td_feed_skip(r->in, to - r->pos, err);
+    r->pos = to;
+    return st;
+}
+
+/* Reads a chunk's header. The chunk's data comes from r->data then. */
+static td_status_t chunk_header(td_records_t *r, td_err_t *err) {
     uint8_t h[CHUNK_HEADER];
-    r->chunk_begin = c->begin = r->pos;
+    td_chunk_t *c = &r->chunk;
+    uint64_t file_end = r->in->end;
+    *c = (td_chunk_t){.begin = r->pos};
+    r->chunk_begin = r->pos;
     r->chunk_end = 0;
     r->n_pending = 0;
-    td_status_t s = take(r, h, sizeof h, err);
-    if (s != TD_OK) return s;
+    for (size_t have = 0, n = 0; have < sizeof h; have += n) {
+        const uint8_t *at = NULL;
+        td_status_t s = piece(r, sizeof h - have, &at, &n, err);
+        if (s != TD_OK) return s;
+        memcpy(h + have, at, n);
+    }
     if (td_riegeli_hash(h + 8, 32) != load64(h))
         return td_fail_at(err, TD_MALFORMED, c->begin, "chunk header hash at %" PRIu64 " does not match", c->begin);
     c->data_size = load64(h + 8);
@@ -119,126 +135,173 @@ static td_status_t chunk_header(reader_t *r, chunk_t *c, td_err_t *err) {
     c->decoded_size = load64(h + 32);
     uint64_t whole, end, floor_end;
     if (!td_add_u64(c->data_size, CHUNK_HEADER, &whole) || !add_with_overhead(c->begin, whole, &end) ||
-        !td_add_u64(c->begin, c->num_records, &floor_end))
+        !td_add_u64(c->begin, c->num_records, &floor_end) || floor_end > UINT64_MAX - BLOCK)
         return td_fail_at(err, TD_MALFORMED, c->begin, "chunk at %" PRIu64 " claims %" PRIu64 " bytes", c->begin, c->data_size);
     floor_end = round_up_boundary(floor_end);
     c->end = end > floor_end ? end : floor_end;
-    if (c->end > r->file.size)
-        return td_fail_at(err, TD_MALFORMED, c->begin, "truncated: chunk at %" PRIu64 " ends at %" PRIu64 ", the file at %zu", c->begin,
-                          c->end, r->file.size);
+    if (c->end > file_end)
+        return td_fail_at(err, TD_MALFORMED, c->begin, "truncated: chunk at %" PRIu64 " ends at %" PRIu64 ", the file at %" PRIu64,
+                          c->begin, c->end, file_end);
     r->chunk_end = c->end;
     for (uint32_t i = 0; i < r->n_pending; i++)
         if (r->pending[i * 2 + 1] != c->end - r->pending[i * 2])
             return td_fail_at(err, TD_MALFORMED, c->begin, "block header at %" PRIu64 " disagrees on the end of its chunk", r->pending[i * 2]);
+    r->data = (td_feed_t){.end = c->data_size, .fill = data_fill, .skip = r->env->skips ? data_skip : NULL};
+    r->passed_over = false;
+    td_highway_init(&r->hash);
     return TD_OK;
 }
 
-/* One compressed field: varint decompressed size, then the stream; plain bytes for type 0. */
-static td_status_t field(char method, td_span_t in, uint64_t max, td_buffer_t *buf, td_span_t *out, td_err_t *err) {
-    if (method == 0) {
-        *out = in;
-        return TD_OK;
-    }
-    uint64_t stated;
-    if (!td_wire_varint(&in, &stated) || stated > max) return td_fail(err, TD_MALFORMED, "bad decompressed size (at most %" PRIu64 ")", max);
-    td_status_t s = td_decompress(method, in, (size_t)stated, buf, err);
-    if (s == TD_OK && buf->size != stated)
-        s = td_fail(err, TD_MALFORMED, "stream gives %zu bytes, its header says %" PRIu64, buf->size, stated);
-    *out = td_buffer_span(buf);
+/* A compressed field's stated size. */
+static td_status_t stated_size(td_records_t *r, uint64_t max, uint64_t *out, td_err_t *err) {
+    td_status_t s = td_feed_varint(&r->data, out, err);
+    if (s == TD_OK && *out > max) s = td_fail(err, TD_MALFORMED, "bad decompressed size (at most %" PRIu64 ")", max);
     return s;
 }
 
-typedef struct sink {
-    td_riegeli_record_fn fn;
-    void *ctx;
-    uint64_t index;
-    bool done;
-} sink_t;
-
-static td_status_t deliver(const chunk_t *c, td_span_t sizes, td_span_t values, sink_t *k, td_err_t *err) {
-    for (uint64_t i = 0; i < c->num_records; i++) {
-        uint64_t n;
-        if (!td_wire_varint(&sizes, &n)) return td_fail(err, TD_MALFORMED, "size of record %" PRIu64 " is missing", i);
-        if (n > values.size) return td_fail(err, TD_MALFORMED, "record %" PRIu64 " of %" PRIu64 " bytes, %zu are left", i, n, values.size);
-        if (!k->done) {
-            td_status_t s = k->fn(k->ctx, k->index++, (td_span_t){values.data, (size_t)n}, &k->done, err);
-            if (s != TD_OK) return s;
-        }
-        values.data += n;
-        values.size -= n;
+/* The sizes of the records, which stand in front of their bytes. */
+static td_status_t read_sizes(td_records_t *r, char method, td_err_t *err) {
+    uint64_t n = 0, max = r->chunk.num_records * 10, plain = 0;
+    td_status_t s = td_feed_varint(&r->data, &n, err);
+    if (s == TD_OK && n > r->data.end - td_feed_position(&r->data)) s = td_fail(err, TD_MALFORMED, "bad size of sizes");
+    if (s != TD_OK) return s;
+    uint64_t end = td_feed_position(&r->data) + n;
+    r->sizes.size = 0;
+    if (!method) {
+        s = n > max ? td_fail(err, TD_MALFORMED, "%" PRIu64 " bytes of sizes for %" PRIu64 " records", n, r->chunk.num_records)
+                    : td_buffer_append_feed(&r->sizes, &r->data, n, err);
+    } else if ((s = stated_size(r, max, &plain, err)) == TD_OK) {
+        if (td_feed_position(&r->data) > end) return td_fail(err, TD_MALFORMED, "bad size of sizes");
+        td_limit_t l;
+        td_limit_open(&l, &r->data, end - td_feed_position(&r->data));
+        s = td_decoder_open(&r->decoder, method, &l.s, plain, true, r->env, err);
+        if (s == TD_OK) s = td_buffer_append_feed(&r->sizes, &r->decoder.s, plain, err);
+        if (s == TD_OK) s = td_decoder_end(&r->decoder, err);
     }
-    if (sizes.size || values.size)
-        return td_fail(err, TD_MALFORMED, "%zu bytes of sizes and %zu of values are left over", sizes.size, values.size);
-    return TD_OK;
+    r->sizes_left = td_buffer_span(&r->sizes);
+    return s;
 }
 
-/* Frees the chunk's bytes as soon as they are decompressed. */
-static td_status_t simple_chunk(const chunk_t *c, td_buffer_t *chunk, const td_alloc_t *alloc, sink_t *k, char *method, td_err_t *err) {
-    uint64_t sizes_size, sizes_max;
-    td_span_t data = td_buffer_span(chunk);
+static td_status_t open_simple(td_records_t *r, td_err_t *err) {
+    const td_chunk_t *c = &r->chunk;
+    uint8_t method = 0;
+    uint64_t stated = 0;
     if (c->num_records > TD_LIMIT_RECORDS)
         return td_fail(err, TD_LIMIT, "%" PRIu64 " records, at most %u", c->num_records, TD_LIMIT_RECORDS);
     if (c->decoded_size > TD_LIMIT_ARTIFACT_BYTES)
         return td_fail(err, TD_LIMIT, "%" PRIu64 " decoded bytes, at most %llu", c->decoded_size, TD_LIMIT_ARTIFACT_BYTES);
-    if (data.size < 1) return td_fail(err, TD_MALFORMED, "empty data");
-    *method = (char)data.data[0];
-    data.data++, data.size--;
-    if (!td_wire_varint(&data, &sizes_size) || sizes_size > data.size) return td_fail(err, TD_MALFORMED, "bad size of sizes");
-    sizes_max = c->num_records * 10;
-    td_buffer_t sb, vb;
-    td_buffer_init(&sb, alloc);
-    td_buffer_init(&vb, alloc);
-    td_span_t sizes, values;
-    td_status_t s = field(*method, (td_span_t){data.data, (size_t)sizes_size}, sizes_max, &sb, &sizes, err);
-    if (s == TD_OK)
-        s = field(*method, (td_span_t){data.data + sizes_size, data.size - (size_t)sizes_size}, c->decoded_size, &vb, &values, err);
-    if (s == TD_OK && values.size != c->decoded_size)
-        s = td_fail(err, TD_MALFORMED, "%zu decoded bytes, the header says %" PRIu64, values.size, c->decoded_size);
-    if (s == TD_OK && *method) td_buffer_deinit(chunk);
-    if (s == TD_OK) s = deliver(c, sizes, values, k, err);
-    td_buffer_deinit(&sb);
-    td_buffer_deinit(&vb);
-    return s;
-}
-
-static td_status_t chunk_body(reader_t *r, const chunk_t *c, const td_alloc_t *alloc, sink_t *k, char *method, td_err_t *err) {
-    td_buffer_t data;
-    td_buffer_init(&data, alloc);
-    td_status_t s = td_buffer_reserve(&data, (size_t)c->data_size, err);
-    if (s == TD_OK) s = take(r, data.data, c->data_size, err);
-    if (s == TD_OK) data.size = (size_t)c->data_size;
-    if (s == TD_OK && td_riegeli_hash(data.data, data.size) != c->data_hash)
-        s = td_fail_at(err, TD_MALFORMED, c->begin, "chunk data hash does not match");
-    if (s == TD_OK) switch (c->type) {
-        case 's':
-            if (c->data_size || c->num_records || c->decoded_size) s = td_fail(err, TD_MALFORMED, "signature chunk is not empty");
-            break;
-        case 'm':
-        case 'p':
-            if (c->num_records) s = td_fail(err, TD_MALFORMED, "chunk of type '%c' with records", c->type);
-            break;
-        case 'r': s = simple_chunk(c, &data, alloc, k, method, err); break;
-        case 't': s = td_fail(err, TD_UNSUPPORTED, "transposed chunk: no compiler writes one; rewrite the file without transposition"); break;
-        default:
-            if (c->num_records) s = td_fail(err, TD_UNSUPPORTED, "unknown chunk type 0x%02x", c->type);
-        }
-    td_buffer_deinit(&data);
-    return s == TD_OK ? s : td_prefix(err, s, "chunk at offset %" PRIu64, c->begin);
-}
-
-td_status_t td_riegeli_read(td_span_t file, const td_alloc_t *alloc, td_riegeli_record_fn fn, void *ctx, char *out_compression,
-                            td_err_t *err) {
-    if (!td_riegeli_is(file)) return td_fail(err, TD_MALFORMED, "no Riegeli signature");
-    reader_t r = {.file = file};
-    sink_t k = {.fn = fn, .ctx = ctx};
-    char method = 0;
-    td_status_t s = TD_OK;
-    while (s == TD_OK && !k.done && r.pos < file.size) {
-        chunk_t c = {0};
-        if ((s = chunk_header(&r, &c, err)) != TD_OK) break;
-        s = chunk_body(&r, &c, alloc, &k, &method, err);
-        r.pos = c.end;
+    if (!c->data_size) return td_fail(err, TD_MALFORMED, "empty data");
+    td_status_t s = td_feed_get(&r->data, &method, 1, err);
+    if (s == TD_OK) s = read_sizes(r, (char)method, err);
+    if (s != TD_OK) return s;
+    r->compression = (char)method;
+    r->records_left = c->num_records;
+    if (method) {
+        if ((s = stated_size(r, c->decoded_size, &stated, err)) != TD_OK) return s;
+        r->values = &r->decoder.s;
+    } else {
+        r->values = &r->data;
+        stated = r->data.end - td_feed_position(&r->data);
     }
-    if (s == TD_OK && out_compression) *out_compression = method;
+    if (stated != c->decoded_size)
+        return td_fail(err, TD_MALFORMED, "%" PRIu64 " decoded bytes, the header says %" PRIu64, stated, c->decoded_size);
+    if (method) s = td_decoder_open(&r->decoder, (char)method, &r->data, stated, true, r->env, err);
+    r->values_begin = td_feed_position(r->values);
     return s;
+}
+
+static td_status_t open_chunk(td_records_t *r, td_err_t *err) {
+    const td_chunk_t *c = &r->chunk;
+    r->records_left = 0;
+    r->values = NULL;
+    switch (c->type) {
+    case 's': return c->data_size || c->num_records || c->decoded_size ? td_fail(err, TD_MALFORMED, "signature chunk is not empty") : TD_OK;
+    case 'm':
+    case 'p': return c->num_records ? td_fail(err, TD_MALFORMED, "chunk of type '%c' with records", c->type) : TD_OK;
+    case 'r': return open_simple(r, err);
+    case 't': return td_fail(err, TD_UNSUPPORTED, "transposed chunk: no compiler writes one; rewrite the file without transposition");
+    default: return c->num_records ? td_fail(err, TD_UNSUPPORTED, "unknown chunk type 0x%02x", c->type) : TD_OK;
+    }
+}
+
+static bool hash_right(td_records_t *r) {
+    return r->passed_over || td_highway_end(&r->hash) == r->chunk.data_hash;
+}
+static td_status_t wrong_hash(const td_records_t *r, td_err_t *err) {
+    return td_fail_at(err, TD_MALFORMED, r->chunk.begin, "chunk data hash does not match");
+}
+
+static uint64_t values_left(const td_records_t *r) {
+    return r->chunk.decoded_size - (td_feed_position(r->values) - r->values_begin);
+}
+
+/* All records were read: nothing may be left over, and the data was what its hash says. */
+static td_status_t close_chunk(td_records_t *r, td_err_t *err) {
+    td_status_t s = TD_OK;
+    if (r->values) {
+        uint64_t left = values_left(r);
+        if (r->sizes_left.size || left)
+            return td_fail(err, TD_MALFORMED, "%zu bytes of sizes and %" PRIu64 " of values are left over", r->sizes_left.size, left);
+        if (r->values == &r->decoder.s && !(r->env->skips && r->passed_over)) s = td_decoder_end(&r->decoder, err);
+    }
+    if (s == TD_OK) s = td_feed_skip(&r->data, r->data.end - td_feed_position(&r->data), err);
+    if (s == TD_OK && !hash_right(r)) s = wrong_hash(r, err);
+    if (s == TD_OK && r->pos < r->chunk.end) s = td_feed_skip(r->in, r->chunk.end - r->pos, err);
+    r->pos = r->chunk.end;
+    r->in_chunk = false;
+    return s;
+}
+
+static td_status_t next_record(td_records_t *r, td_feed_t **out, td_err_t *err) {
+    uint64_t n = 0, left = values_left(r), i = r->chunk.num_records - r->records_left;
+    if (!td_wire_varint(&r->sizes_left, &n)) return td_fail(err, TD_MALFORMED, "size of record %" PRIu64 " is missing", i);
+    if (n > left) return td_fail(err, TD_MALFORMED, "record %" PRIu64 " of %" PRIu64 " bytes, %" PRIu64 " are left", i, n, left);
+    td_limit_open(&r->record, r->values, n);
+    r->in_record = true;
+    r->records_left--;
+    r->index++;
+    *out = &r->record.s;
+    return TD_OK;
+}
+
+static td_status_t step(td_records_t *r, td_feed_t **out, td_err_t *err) {
+    td_status_t s = TD_OK;
+    if (r->in_record) s = td_limit_end(&r->record, err);
+    r->in_record = false;
+    if (s == TD_OK && r->records_left) return next_record(r, out, err);
+    if (s == TD_OK && r->in_chunk) s = close_chunk(r, err);
+    return s;
+}
+
+void td_records_open(td_records_t *r, td_feed_t *in, td_feed_env_t *env) {
+    *r = (td_records_t){.in = in, .env = env};
+    td_buffer_init(&r->sizes, env->alloc);
+}
+
+td_status_t td_records_next(td_records_t *r, td_feed_t **out, td_err_t *err) {
+    *out = NULL;
+    for (;;) {
+        td_status_t s = step(r, out, err);
+        if (s != TD_OK) return td_records_blame(r, s, err);
+        if (*out) return TD_OK;
+        if ((s = td_feed_more(r->in, err)) != TD_OK || !r->in->left) return s;
+        if ((s = chunk_header(r, err)) != TD_OK) return s;
+        r->in_chunk = true;
+        if ((s = open_chunk(r, err)) != TD_OK) return td_records_blame(r, s, err);
+    }
+}
+
+td_status_t td_records_blame(td_records_t *r, td_status_t s, td_err_t *err) {
+    if (!r->in_chunk || s == TD_OK) return s;
+    bool about_bytes = s == TD_MALFORMED || s == TD_UNSUPPORTED || s == TD_LIMIT || s == TD_MISMATCH;
+    r->in_chunk = r->in_record = false;
+    r->records_left = 0;
+    if (about_bytes && td_feed_skip(&r->data, r->data.end - td_feed_position(&r->data), NULL) == TD_OK && !hash_right(r))
+        s = wrong_hash(r, err);
+    return td_prefix(err, s, "chunk at offset %" PRIu64, r->chunk.begin);
+}
+
+void td_records_close(td_records_t *r) {
+    td_decoder_close(&r->decoder);
+    td_buffer_deinit(&r->sizes);
 }

@@ -17,10 +17,10 @@ enum {
 };
 
 typedef struct reading {
-    td_split_t *split;
-    td_buffer_t manifest; /* a copy: the record is gone when the others come */
-    td_span_t todo;       /* manifest entries not yet consumed */
-    uint64_t n_described;
+    const td_split_sink_t *sink;
+    td_buffer_t manifest;
+    td_span_t todo; /* manifest entries not yet consumed */
+    uint64_t bytes; /* of all parts so far */
 } reading_t;
 
 /* What one manifest entry says. field 0: merge; skip: a kind this reader does not know. */
@@ -73,61 +73,58 @@ static td_status_t next_plan(reading_t *r, bool *have, plan_t *p, td_err_t *err)
     return TD_OK;
 }
 
-static td_status_t manifest(reading_t *r, td_span_t record, td_err_t *err) {
+static td_status_t manifest(reading_t *r, td_feed_t *record, td_err_t *err) {
     td_span_t type;
-    if (!td_wire_scan(record, MANIFEST_TYPE, &type)) return td_fail(err, TD_MALFORMED, "record 0 is no manifest");
-    if (type.size == 0 || type.size >= sizeof r->split->type || memchr(type.data, 0, type.size))
-        return td_fail(err, TD_MALFORMED, "manifest names no message type");
-    memcpy(r->split->type, type.data, type.size);
-    r->split->type[type.size] = '\0';
-    td_status_t s = td_buffer_append(&r->manifest, record.data, record.size, err);
+    char name[TD_SPLIT_TYPE_MAX];
+    if (record->end > TD_LIMIT_MANIFEST_BYTES)
+        return td_fail(err, TD_LIMIT, "manifest of %" PRIu64 " bytes, at most %u", record->end, TD_LIMIT_MANIFEST_BYTES);
+    td_status_t s = td_buffer_append_feed(&r->manifest, record, record->end, err);
+    if (s != TD_OK) return s;
     r->todo = td_buffer_span(&r->manifest);
-    return s;
+    if (!td_wire_scan(r->todo, MANIFEST_TYPE, &type)) return td_fail(err, TD_MALFORMED, "record 0 is no manifest");
+    if (type.size == 0 || type.size >= sizeof name || memchr(type.data, 0, type.size))
+        return td_fail(err, TD_MALFORMED, "manifest names no message type");
+    memcpy(name, type.data, type.size);
+    name[type.size] = '\0';
+    return r->sink->type(r->sink->ctx, name, err);
 }
 
-static td_status_t apply(reading_t *r, const plan_t *p, td_span_t record, td_err_t *err) {
-    td_buffer_t *out = &r->split->wire;
-    if (p->skip) return TD_OK;
-    if (out->size + record.size > TD_LIMIT_ARTIFACT_BYTES)
-        return td_fail(err, TD_LIMIT, "message larger than %llu bytes", TD_LIMIT_ARTIFACT_BYTES);
-    if (p->field) {
-        uint8_t head[20];
-        size_t n = td_wire_put_varint(head, (uint64_t)p->field << 3 | TD_WIRE_LEN);
-        n += td_wire_put_varint(head + n, record.size);
-        td_status_t s = td_buffer_append(out, head, n, err);
-        if (s != TD_OK) return s;
-    } else if (!td_wire_scan(record, 0, NULL)) {
-        return td_fail(err, TD_MALFORMED, "merge record is no message");
-    }
-    return td_buffer_append(out, record.data, record.size, err);
-}
-
-static td_status_t on_record(void *ctx, uint64_t index, td_span_t record, bool *done, td_err_t *err) {
-    reading_t *r = ctx;
-    (void)done;
-    if (index == 0) return manifest(r, record, err);
-    bool have;
+static td_status_t part(reading_t *r, td_feed_t *record, td_err_t *err) {
+    bool have = false;
     plan_t p;
     td_status_t s = next_plan(r, &have, &p, err);
-    if (s == TD_OK && have) s = apply(r, &p, record, err); /* records the manifest does not describe are ignored */
-    return s == TD_OK ? s : td_prefix(err, s, "record %" PRIu64, index);
+    if (s != TD_OK || !have || p.skip) return s; /* records the manifest does not describe are ignored */
+    r->bytes += record->end;
+    if (r->bytes > TD_LIMIT_ARTIFACT_BYTES)
+        return td_fail(err, TD_LIMIT, "message larger than %llu bytes", TD_LIMIT_ARTIFACT_BYTES);
+    return r->sink->part(r->sink->ctx, p.field, record, err);
 }
 
-td_status_t td_split_read(td_span_t file, const td_alloc_t *alloc, td_split_t *out, td_err_t *err) {
-    *out = (td_split_t){0};
-    td_buffer_init(&out->wire, alloc);
-    reading_t r = {.split = out};
-    td_buffer_init(&r.manifest, alloc);
-    td_status_t s = td_riegeli_read(file, alloc, on_record, &r, &out->compression, err);
-    if (s == TD_OK && !out->type[0]) s = td_fail(err, TD_MALFORMED, "Riegeli file without a manifest record");
+static td_status_t read_records(reading_t *r, td_records_t *records, td_err_t *err) {
+    td_feed_t *record = NULL;
+    for (;;) {
+        td_status_t s = td_records_next(records, &record, err);
+        if (s != TD_OK || !record) return s;
+        uint64_t i = records->index - 1;
+        s = i ? part(r, record, err) : manifest(r, record, err);
+        if (s != TD_OK) return td_records_blame(records, i ? td_prefix(err, s, "record %" PRIu64, i) : s, err);
+    }
+}
+
+td_status_t td_split_read(td_feed_t *file, td_feed_env_t *env, const td_split_sink_t *sink, char *out_compression,
+                          td_err_t *err) {
+    td_records_t records;
+    reading_t r = {.sink = sink};
+    td_records_open(&records, file, env);
+    td_buffer_init(&r.manifest, env->alloc);
+    td_status_t s = read_records(&r, &records, err);
+    if (s == TD_OK && !records.index) s = td_fail(err, TD_MALFORMED, "Riegeli file without a manifest record");
     bool have = false;
     plan_t p;
     if (s == TD_OK) s = next_plan(&r, &have, &p, err);
     if (s == TD_OK && have) s = td_fail(err, TD_MALFORMED, "the manifest describes more records than the file holds");
+    *out_compression = records.compression;
     td_buffer_deinit(&r.manifest);
+    td_records_close(&records);
     return s;
-}
-
-void td_split_deinit(td_split_t *s) {
-    td_buffer_deinit(&s->wire);
 }

@@ -9,7 +9,7 @@
 #define TD_RUNTIME_DEVICE_H
 
 #include "base/arena.h"
-#include "base/span.h"
+#include "runtime/launch.h"
 #include "runtime/library.h"
 
 typedef struct td_device td_device_t;
@@ -31,7 +31,7 @@ static inline bool td_args_overlap(const td_kernel_arg_t *a, const td_kernel_arg
            (a->offset < b->offset ? b->offset - a->offset < a->size : a->offset - b->offset < b->size);
 }
 
-/* What a kernel thunk says. The host device compiles `instr`; a GPU loads `image`.
+/* What a kernel thunk says. The host device compiles `instr`; a GPU runs `launch`.
  * args = operand leaves, then output leaves, in order. */
 typedef struct td_kernel_desc {
     const td_hlo_module_t *module;
@@ -39,7 +39,7 @@ typedef struct td_kernel_desc {
     const char *name;            /* kernel name, for messages */
     const td_kernel_arg_t *args;
     uint32_t n_args;
-    td_span_t image;             /* cubin or PTX; empty when absent */
+    const td_launch_t *launch;   /* for devices that load code; NULL: the thunk has none */
     /* With devices that join kernels: the fusion that makes operand `producer_operand`; its operands' arguments
      * come after those of instr, before the outputs, and the operand's own is not to be read. NULL: none. */
     const td_hlo_instr_t *producer;
@@ -54,7 +54,7 @@ typedef enum td_stream_use { TD_STREAM_MAIN, TD_STREAM_COMPUTE, TD_STREAM_COMMUN
 typedef struct td_device_ops {
     const char *name; /* "host" */
     bool joins_kernels; /* kernel_lower takes a producer */
-    bool compiles;      /* kernel_lower makes code from the instruction; else it needs the image */
+    bool compiles;      /* kernel_lower makes code from the instruction; else it needs the launch */
     void (*destroy)(td_device_t *dev);
     /* 256-byte aligned device memory; contents undefined. mem_put accepts NULL. Thread: any. */
     td_status_t (*mem_get)(td_device_t *dev, uint64_t bytes, void **out, td_err_t *err);
@@ -108,8 +108,8 @@ struct td_stream {
     td_device_t *device;
 };
 
-/* Opens "host" (the plugin thunkd-host.so next to the executable or in $(PREFIX)/lib/thunkd), or
- * "host:OPTIONS" with what td_host_device_open takes. */
+/* Opens "host" (the plugin thunkd-host.so next to the executable or in $(PREFIX)/lib/thunkd) or "cuda", or either
+ * with ":OPTIONS", which td_host_device_open and td_cuda_device_open take. */
 td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
 /* Entry point that the plugin exports. options: "" or some of these, with commas between them:
  * threads=N: threads that kernels may use (else one for each CPU of the process); all host devices that are open
@@ -118,6 +118,11 @@ td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_
  *   to 0.2 ms, and inputs are uploaded. */
 td_status_t td_host_device_open(const char *options, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
 td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err); /* without options */
+/* A GPU through libcuda.so.1. options, with commas between them: the device first (a number, a UUID as "GPU-...", or
+ * "auto": the best of them; without, the first), then cc=MAJOR.MINOR: only of that compute capability; driver=FILE:
+ * instead of libcuda.so.1. TD_NOTFOUND: no driver, or no such device. */
+td_status_t td_cuda_device_open(const char *options, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
+const char *td_cuda_device_choice(const td_device_t *dev); /* which one it is and why; "" if it is no CUDA device */
 static inline void td_device_destroy(td_device_t *d) {
     if (d) d->ops->destroy(d);
 }

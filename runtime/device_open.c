@@ -13,8 +13,10 @@ extern __typeof__(td_host_device_open) td_host_device_open __attribute__((weak))
 
 td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_t **out, td_err_t *err) {
     char path[PATH_MAX + 32];
+    if (!strncmp(spec, "cuda", 4) && (!spec[4] || spec[4] == ':'))
+        return td_cuda_device_open(spec[4] ? spec + 5 : "", alloc, out, err);
     if (strncmp(spec, "host", 4) || (spec[4] && spec[4] != ':'))
-        return td_fail(err, TD_USAGE, "unknown device '%s'; known: host", spec);
+        return td_fail(err, TD_USAGE, "unknown device '%s'; known: host, cuda", spec);
     const char *options = spec[4] ? spec + 5 : "";
     if (td_host_device_open) return td_host_device_open(options, alloc, out, err);
     /* Idle helper threads look for work for some tens of microseconds, then sleep: other work shares these cores.

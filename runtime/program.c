@@ -67,7 +67,7 @@ static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, c
         *t = *f;
         t->number = p->n_thunks++;
         t->instr = t->producer = NULL;
-        t->image = (td_span_t){0};
+        t->launch = NULL;
         t->seqs = TD_NEW_N(&p->arena, td_seq_t, f->n_seqs);
         t->args = TD_NEW_N(&p->arena, td_kernel_arg_t, f->n_args);
         t->annotation = td_arena_strndup(&p->arena, f->annotation, strlen(f->annotation));

@@ -201,7 +201,8 @@ td_status_t td_budget_reserve(td_budget_t *b, const uint64_t need[TD_BUDGET_DOMA
                               td_reservation_t *out, td_err_t *err) {
     for (uint32_t d = b->n_domains; d < TD_BUDGET_DOMAINS; d++)
         if (need[d])
-            return td_fail(err, TD_INTERNAL, "%s: memory of domain %u is needed, there are %u domains", what, d, b->n_domains);
+            return td_fail(err, TD_INTERNAL, "%s: memory of domain %u is needed, there are %u domains", what, d,
+                           b->n_domains);
     for (uint32_t d = 0; d < b->n_domains; d++) {
         if (use(&b->domains[d], need[d])) continue;
         uint32_t missing = d;

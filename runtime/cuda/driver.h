@@ -120,7 +120,7 @@ typedef struct CUlaunchConfig {
     unsigned numAttrs;
 } CUlaunchConfig;
 _Static_assert(sizeof(CUlaunchConfig) == 56, "layout of cuda.h");
-typedef struct CUtensorMap { _Alignas(64) uint64_t opaque[16]; } CUtensorMap;
+typedef struct CUtensorMap { _Alignas(128) uint64_t opaque[16]; } CUtensorMap; /* newer headers ask for 128 */
 _Static_assert(sizeof(CUtensorMap) == 128, "layout of cuda.h");
 typedef struct CUgraphExecUpdateResultInfo {
     int result; /* CUgraphExecUpdateResult, 0: updated */
@@ -211,7 +211,8 @@ enum { TD_CUDA_DRIVER_LEAST = 12000 };
  * stays loaded for the life of the process (drivers do not survive dlclose). */
 td_status_t td_cuda_open(const char *path, td_cuda_t *out, td_err_t *err);
 /* "what: cuFoo: CUDA_ERROR_X (n): text" with the matching status: out of memory is TD_NOMEM, images the device cannot
- * run TD_MISMATCH, all else TD_DEVICE. Returns that status. */
+ * run TD_MISMATCH, damaged ones TD_MALFORMED, what the driver lacks TD_UNSUPPORTED, a missing name TD_NOTFOUND, all else
+ * TD_DEVICE. Returns that status. */
 td_status_t td_cuda_fail(const td_cuda_t *cu, CUresult r, const char *call, const char *what, td_err_t *err);
 /* Errors after which every further call in the context fails: the process must start anew. */
 bool td_cuda_sticky(CUresult r);

@@ -5,14 +5,11 @@
 #include "executable.pb-c.h"
 #include "runtime/thunk/thunk.h"
 
-static td_status_t finish(td_parse_t *c, td_thunk_t *t, const char *name, size_t n_zeroed, const int64_t *zeroed) {
+static td_status_t finish(td_parse_t *c, td_thunk_t *t, const char *name) {
     td_status_t st;
     uint32_t at = 0;
     t->kernel_name = td_arena_strndup(c->arena, name ? name : "", name ? strlen(name) : 0);
     if (!t->kernel_name) return td_arena_fail(c->arena, c->err);
-    for (size_t i = 0; i < n_zeroed; i++)
-        if (zeroed[i] < 0 || zeroed[i] >= t->n_args)
-            return td_fail(c->err, TD_MALFORMED, "zeroed_output_buffer_indices[%zu] is %lld of %u arguments", i, (long long)zeroed[i], t->n_args);
     for (uint32_t i = 0; i < t->n_args; i++)
         if (t->args[i].shape && t->args[i].shape->bytes != t->args[i].size)
             return td_fail(c->err, TD_MISMATCH, "args[%u]: slice has %llu bytes, its shape %llu", i,
@@ -21,7 +18,13 @@ static td_status_t finish(td_parse_t *c, td_thunk_t *t, const char *name, size_t
     if (!t->instr) return TD_OK;
     for (uint32_t i = 0; i < t->instr->n_operands; i++)
         if ((st = td_thunk_leaves(c, t->instr->operands[i]->shape, true, t, &at))) return st;
+    uint32_t first_result = at;
     if ((st = td_thunk_leaves(c, t->instr->shape, true, t, &at))) return st;
+    /* What is only read may be a constant that others share, or the caller's memory. */
+    for (uint32_t i = first_result; i < at; i++)
+        if (t->args[i].size && !t->args[i].written)
+            return td_fail(c->err, TD_MALFORMED, "args[%u]: a result of '%s' that is not marked as written", i,
+                           t->instr->name);
     if (at != t->n_args)
         return td_fail(c->err, TD_MISMATCH, "kernel has %u arguments, instruction '%s' %u", t->n_args, t->instr->name, at);
     return TD_OK;
@@ -37,7 +40,8 @@ td_status_t td_kernel_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t
     for (uint32_t i = 0; i < t->n_args; i++)
         if ((st = td_thunk_slice(c, "args", k->args[i], k->n_args_shape ? k->args_shape[i] : NULL, k->written[i], &t->args[i])))
             return td_prefix(c->err, st, "args[%u]", i);
-    return finish(c, t, k->kernel_name, k->n_zeroed_output_buffer_indices, k->zeroed_output_buffer_indices);
+    if ((st = td_launch_parse_kernel(c, k, t))) return st;
+    return finish(c, t, k->kernel_name);
 }
 
 td_status_t td_custom_kernel_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t) {
@@ -47,14 +51,17 @@ td_status_t td_custom_kernel_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_
     if ((st = td_thunk_args(c, t, (uint32_t)k->n_args))) return st;
     for (uint32_t i = 0; i < t->n_args; i++)
         if ((st = td_thunk_shaped(c, "args", k->args[i], k->written[i], &t->args[i]))) return td_prefix(c->err, st, "args[%u]", i);
-    return finish(c, t, k->custom_kernel ? k->custom_kernel->name : NULL, k->n_zeroed_output_buffer_indices, k->zeroed_output_buffer_indices);
+    if ((st = td_launch_parse_custom(c, k, t))) return st;
+    return finish(c, t, k->custom_kernel ? k->custom_kernel->name : NULL);
 }
 
 td_status_t td_kernel_thunk_lower(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
                                   td_arena_t *arena, uint64_t *out_scratch, td_err_t *err) {
-    if (from->skip) return TD_OK;
+    /* One kernel that is compiled does what several do that were: a device that loads them runs them all. */
+    if (from->skip && dev->ops->compiles) return TD_OK;
+    t->skip = false;
     td_kernel_desc_t d = {.module = hlo, .instr = from->instr, .name = from->kernel_name, .args = from->args,
-                          .n_args = from->n_args, .image = from->image, .producer = from->producer,
+                          .n_args = from->n_args, .launch = from->launch, .producer = from->producer,
                           .producer_operand = from->producer_operand, .producer_output = from->producer_output};
     return dev->ops->kernel_lower(dev, &d, arena, &t->kernel, out_scratch, err);
 }

@@ -45,7 +45,7 @@ struct td_thunk {
     const td_hlo_instr_t *producer; /* lowering only: the kernel joined to this one (join.h), */
     uint32_t producer_operand;      /* the operand that it makes, */
     uint32_t producer_output;       /* and as which of its results */
-    td_span_t image;             /* module only */
+    const td_launch_t *launch;   /* module only */
     td_kernel_t *kernel;         /* program only */
 };
 
@@ -58,6 +58,8 @@ typedef struct td_parse { /* state of td_module_open */
     uint32_t depth;
     struct { uint64_t id; bool done; } *async;
     uint32_t n_async, cap_async;
+    const td_global_t *globals; /* launch.c: variables of the module-wide image, once asked for */
+    uint32_t n_globals;
     td_err_t *err;
 } td_parse_t;
 
@@ -122,6 +124,11 @@ static inline void *td_thunk_addr(const td_run_t *r, const td_kernel_arg_t *a) {
     return r->slots[a->allocation] ? (char *)r->slots[a->allocation] + a->offset : NULL;
 }
 td_status_t td_thunk_launch(td_run_t *r, const td_thunk_t *t);
+/* launch.c: t->launch from the message; after t->args. */
+struct Xla__Gpu__KernelThunkProto;
+struct Xla__Gpu__CustomKernelThunkProto;
+td_status_t td_launch_parse_kernel(td_parse_t *c, const struct Xla__Gpu__KernelThunkProto *k, td_thunk_t *t);
+td_status_t td_launch_parse_custom(td_parse_t *c, const struct Xla__Gpu__CustomKernelThunkProto *k, td_thunk_t *t);
 
 #define TD_THUNK_KIND(x)                                                            \
     td_status_t td_##x##_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *t); \

@@ -222,7 +222,8 @@ START_TEST(random_operations_agree_with_the_model) {
             break;
         case 2:
             if (l->open) break;
-            ck_assert_int_eq(td_budget_reserve(b, NEED(n, 0), "x", &l->r, &err) == TD_OK, charged + reserved + n <= LIMIT);
+            ck_assert_int_eq(td_budget_reserve(b, NEED(n, 0), "x", &l->r, &err) == TD_OK,
+                             charged + reserved + n <= LIMIT);
             if (charged + reserved + n > LIMIT) break;
             td_draw_init(&l->draw, a[j], &l->r);
             l->open = true, l->need = l->left = n, reserved += n;
@@ -423,13 +424,15 @@ static const struct {
            {V1 "/memory.limit_in_bytes", "700\n"}}},
     {4096000, {{"proc/meminfo", "MemTotal: 4000 kB\n"}, {"proc/self/cgroup", "4:memory_x:/d\nbroken\n:\n"},
                {V1 "/d/memory.limit_in_bytes", "1\n"}}},
-    {900, {{"proc/meminfo", "MemTotal: 4000 kB\n"}, {"proc/self/cgroup", "0::/../../other\n"}, {V2 "/memory.max", "900\n"}}},
+    {900, {{"proc/meminfo", "MemTotal: 4000 kB\n"}, {"proc/self/cgroup", "0::/../../other\n"},
+           {V2 "/memory.max", "900\n"}}},
     {800, {{"proc/self/cgroup", "0::/\n"}, {V2 "/memory.max", "800\n"}}},
 };
 START_TEST(memory_of_machine_and_group) {
     char root[] = "/tmp/td_budget_XXXXXX", cmd[64];
     ck_assert_ptr_nonnull(mkdtemp(root));
-    for (int i = 0; i < 5 && machines[_i].files[i][0]; i++) put(root, machines[_i].files[i][0], machines[_i].files[i][1]);
+    for (int i = 0; i < 5 && machines[_i].files[i][0]; i++)
+        put(root, machines[_i].files[i][0], machines[_i].files[i][1]);
     uint64_t got = td_budget_host_memory(root);
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", root);
     ck_assert_int_eq(system(cmd), 0);

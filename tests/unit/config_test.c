@@ -7,9 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const keys[] = {"socket",      "socket_mode",       "store",                  "device",          "threads",
-                                   "queue_depth", "max_message_bytes", "max_concurrent_streams", "drain_timeout_ms",
-                                   "contract_date", "enforce", "ffi_libraries"};
+static const char *const keys[] = {
+    "socket", "socket_mode", "admin_socket", "admin_socket_mode", "metrics", "store", "  path", "  budget", "    host",
+    "    device", "  load_threads", "  rescan_ms", "  load", "device", "threads", "queue_depth", "max_message_bytes",
+    "max_concurrent_streams", "drain_timeout_ms", "contract_date", "enforce", "ffi_libraries"};
 #define N_KEYS (sizeof keys / sizeof *keys)
 
 /* On success the caller frees *c. The file's name, for messages, is in path. */
@@ -35,6 +36,14 @@ START_TEST(shipped_file) {
     ck_assert_str_eq(a.store, b.store);
     ck_assert_str_eq(a.device, b.device);
     ck_assert_uint_eq(a.socket_mode, b.socket_mode);
+    ck_assert_str_eq(a.admin_socket, b.admin_socket);
+    ck_assert_uint_eq(a.admin_socket_mode, b.admin_socket_mode);
+    ck_assert_uint_eq(a.metrics, b.metrics);
+    ck_assert_str_eq(a.store_budget_host, b.store_budget_host);
+    ck_assert_str_eq(a.store_budget_device, b.store_budget_device);
+    ck_assert_uint_eq(a.load_threads, b.load_threads);
+    ck_assert_uint_eq(a.rescan_ms, b.rescan_ms);
+    ck_assert_uint_eq(a.store_load, b.store_load);
     ck_assert_uint_eq(a.threads, b.threads);
     ck_assert_uint_eq(a.queue_depth, b.queue_depth);
     ck_assert_uint_eq(a.max_message_bytes, b.max_message_bytes);
@@ -55,7 +64,7 @@ START_TEST(shipped_file_names_every_key) {
     ck_assert_ptr_nonnull(f);
     text[fread(text, 1, sizeof text - 1, f)] = 0;
     fclose(f);
-    snprintf(want, sizeof want, "\n%s: ", keys[_i]);
+    snprintf(want, sizeof want, "\n%s:", keys[_i]);
     ck_assert_ptr_nonnull(strstr(text, want));
 }
 END_TEST
@@ -76,6 +85,41 @@ START_TEST(values) {
     ck_assert_str_eq(c.device, "host");
     td_config_free(&c);
     ck_assert_ptr_null(c.socket);
+}
+END_TEST
+
+START_TEST(store_is_a_folder_or_a_map) {
+    static const char folder[] = "store: /models\nadmin_socket: \"\"\nmetrics: false\n";
+    static const char map[] = "store:\n  budget: {host: 1.5 GiB, device: 70%}\n  load: explicit\n  path: /models\n"
+                              "  rescan_ms: 0\n  load_threads: 4\nadmin_socket_mode: 0640\n";
+    char path[64];
+    td_config_t c;
+    td_err_t err = {0};
+    ck_assert_msg(load_text(folder, strlen(folder), &c, path, &err) == TD_OK, "%s", err.text);
+    ck_assert_str_eq(c.store, "/models");
+    ck_assert_str_eq(c.store_budget_host, "auto");
+    ck_assert_str_eq(c.store_budget_device, "auto");
+    ck_assert_uint_eq(c.load_threads, 1);
+    ck_assert_uint_eq(c.rescan_ms, 10000);
+    ck_assert_uint_eq(c.store_load, TD_CONFIG_LOAD_STARTUP);
+    ck_assert_str_eq(c.admin_socket, "");
+    ck_assert_uint_eq(c.metrics, 0);
+    td_config_free(&c);
+    ck_assert_msg(load_text(map, strlen(map), &c, path, &err) == TD_OK, "%s", err.text);
+    ck_assert_str_eq(c.store, "/models");
+    ck_assert_str_eq(c.store_budget_host, "1.5 GiB");
+    ck_assert_str_eq(c.store_budget_device, "70%");
+    ck_assert_uint_eq(c.load_threads, 4);
+    ck_assert_uint_eq(c.rescan_ms, 0);
+    ck_assert_uint_eq(c.store_load, TD_CONFIG_LOAD_EXPLICIT);
+    ck_assert_str_eq(c.admin_socket, "/run/thunkd/admin.sock");
+    ck_assert_uint_eq(c.admin_socket_mode, 0640);
+    ck_assert_uint_eq(c.metrics, 1);
+    td_config_free(&c);
+    ck_assert_ptr_null(c.store_budget_host);
+    ck_assert_int_eq(load_text("store: {}\n", 10, &c, path, &err), TD_OK);
+    ck_assert_str_eq(c.store, "/var/lib/thunkd/store");
+    td_config_free(&c);
 }
 END_TEST
 
@@ -123,6 +167,29 @@ static const struct {
     {"threads: 1\nstore: \"x\n", "3: "},
     {"threads: 1\n  store: x\n", "2: "},
     {"a: \xff\n", "1: "},
+    {"store: [/a]\n", "1: store: expected a path or 'key: value' lines"},
+    {"store: \"\"\n", "1: store.path: expected 1 to 4095 bytes, got 0"},
+    {"store:\n", "1: store.path: expected 1 to 4095 bytes, got 0"},
+    {"store: /a\nstore: {path: /b}\n", "2: store is set twice"},
+    {"store: {path: /b}\nstore: {load: explicit}\n", "2: store is set twice"},
+    {"store:\n  path: /b\n  path: /c\n", "3: store.path is set twice"},
+    {"store:\n  pth: /b\n", "2: unknown key 'store.pth' (did you mean 'store.path'?)"},
+    {"store:\n  threads: 1\n", "2: unknown key 'store.threads'"},
+    {"store.path: /b\n", "1: unknown key 'store.path'"},
+    {"store: {[a]: /b}\n", "1: the key is not a word"},
+    {"store:\n  budget: 12GiB\n", "2: store.budget: expected 'key: value' lines"},
+    {"store:\n  budget:\n    disk: 1\n", "3: unknown key 'store.budget.disk'"},
+    {"store:\n  budget: {host: [1]}\n", "2: store.budget.host takes one value"},
+    {"store:\n  budget:\n    host: 12 G\n",
+     "3: store.budget.host: '12 G': unknown unit 'G'; KiB, MiB, GiB, TiB, KB, MB, GB, TB or %"},
+    {"store: {budget: {device: 101%}}\n", "1: store.budget.device: '101%' is over 100%"},
+    {"store: {budget: {host: 0}}\n", "1: store.budget.host: '0' leaves nothing; for no limit say none"},
+    {"store: {load_threads: 0}\n", "1: store.load_threads: expected 1 to 64, got 0"},
+    {"store: {rescan_ms: 86400001}\n", "1: store.rescan_ms: expected 0 to 86400000, got 86400001"},
+    {"store: {load: never}\n", "1: store.load: expected startup, on_demand or explicit, got 'never'"},
+    {"store: &a {budget: *a}\n", "1: unknown key 'store.budget.budget'"},
+    {"metrics: 1\n", "1: metrics: expected false or true, got '1'"},
+    {"admin_socket_mode: 0888\n", "1: admin_socket_mode: expected an octal number, got '0888'"},
     {"ffi_library: 1\n", "1: unknown key 'ffi_library'"},
     {"ffi_librarie: 1\n", "1: unknown key 'ffi_librarie' (did you mean 'ffi_libraries'?)"},
     {"ffi_libraries: /a.so\n", "1: ffi_libraries: expected a list"},
@@ -166,6 +233,7 @@ int main(void) {
     tcase_add_test(t, shipped_file);
     tcase_add_loop_test(t, shipped_file_names_every_key, 0, N_KEYS);
     tcase_add_test(t, values);
+    tcase_add_test(t, store_is_a_folder_or_a_map);
     tcase_add_test(t, libraries);
     tcase_add_loop_test(t, errors_name_the_line, 0, sizeof broken / sizeof *broken);
     tcase_add_test(t, no_file);
