@@ -31,30 +31,35 @@ def read_safetensors(path):
 
 
 class Daemon:
-    """Starts in a new folder; settings replace those of the configuration."""
+    """Starts in a new folder; settings replace those of the configuration. loaded: wait for what loads at the start."""
 
-    def __init__(self, store=None, **settings):
+    def __init__(self, store=None, loaded=True, **settings):
         self.dir = tempfile.mkdtemp(prefix="thunkd-test-")
         self.socket = self.dir + "/s.sock"
+        self.admin = self.dir + "/admin.sock"
         self.target = "unix:" + self.socket
-        values = {"socket": self.socket, "store": store or ROOT / "samples/store", "device": "host", **settings}
+        values = {"socket": self.socket, "admin_socket": self.admin, "store": str(store or ROOT / "samples/store"),
+                  "device": "host", **settings}
         self.config = self.dir + "/thunkd.yaml"
-        pathlib.Path(self.config).write_text("".join(f"{k}: {v}\n" for k, v in values.items()))
+        lines = [f"{k}: {json.dumps(v) if isinstance(v, dict) else v}\n" for k, v in values.items()]
+        pathlib.Path(self.config).write_text("".join(lines))
         self.log = open(self.dir + "/log", "w+b")
         self.process = subprocess.Popen(
             [BUILD / "thunkd", "--config", self.config], stderr=self.log
         )
-        self.wait_listening()
-
-    def wait_listening(self):
-        for _ in range(600):
-            if b"listening on" in self.text() or self.process.poll() is not None:
-                break
-            time.sleep(0.02)
+        self.wait_for("models ready" if loaded else "listening on .*s.sock")
         if self.process.poll() is not None:
             text = self.text().decode()
             self.close()
             raise RuntimeError(text)
+
+    def wait_for(self, pattern, seconds=60):
+        """A line of the log; or the daemon's end."""
+        deadline = time.monotonic() + seconds
+        while not re.search(pattern.encode(), self.text()) and self.process.poll() is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{pattern} is not in the log:\n{self.text().decode()}")
+            time.sleep(0.01)
 
     def text(self):
         return pathlib.Path(self.log.name).read_bytes()

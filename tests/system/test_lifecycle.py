@@ -283,7 +283,7 @@ class Life(WithDaemon):
             listener = socket.socket(socket.AF_UNIX)
             listener.bind(path)
             listener.listen()
-            config = self.config(f"store: {ROOT}/samples/store\nsocket: {folder}/unused\n")
+            config = self.config(f"store: {ROOT}/samples/store\nsocket: {folder}/unused\nadmin_socket: ''\n")
             shell = 'exec 3<&"$1"; LISTEN_PID=$$ LISTEN_FDS=1 exec "$2" --config "$3"'
             p = subprocess.Popen(
                 ["bash", "-c", shell, "bash", str(listener.fileno()), BUILD / "thunkd", config],
