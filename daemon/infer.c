@@ -97,8 +97,9 @@ static td_status_t make_room(request_t *r, const td_infer_msg_t *m, uint64_t byt
     if (bytes > s->max_message_bytes)
         return td_fail(err, TD_LIMIT, "the response would hold %llu bytes, over max_message_bytes %llu",
                        (unsigned long long)bytes, (unsigned long long)s->max_message_bytes);
-    td_pb_reserve(&r->response, TD_GRPC_PREFIX + bytes + td_infer_other_bytes(m));
-    if (r->response.refused) return td_memory_refuse(s->memory, "the response", bytes, err);
+    uint64_t whole = TD_GRPC_PREFIX + bytes + td_infer_other_bytes(m);
+    td_pb_reserve(&r->response, whole);
+    if (r->response.refused) return td_memory_refuse(s->memory, "the response", whole, err);
     return r->response.failed ? td_fail(err, TD_NOMEM, "out of memory for the response") : TD_OK;
 }
 
