@@ -26,6 +26,8 @@
 /* ---- the store ---- */
 /* Entries of one folder of the store: more is a mistake, and each costs a stat at every look. */
 #define TD_LIMIT_STORE_ENTRIES 4096
+/* Set aside for each load thread to read an artifact's headers with: messages of the largest known take some 30 MiB. */
+#define TD_LIMIT_STORE_SURVEY_BYTES (32ull << 20)
 /* Artifacts of one version: targets and shape buckets. */
 #define TD_LIMIT_STORE_ARTIFACTS 64
 /* Files that replace those of a folder in one load request. */

@@ -109,7 +109,9 @@ static bool account_take(void *ctx, uint64_t n) { return take(ctx, NULL, n); }
 static void account_give(void *ctx, uint64_t n) { give(ctx, NULL, n); }
 static bool draw_take(void *ctx, uint64_t n) {
     td_draw_t *d = ctx;
-    return take(d->account, d->reservation, n);
+    bool ok = take(d->account, d->reservation, n);
+    if (!ok) atomic_store(&d->refused, n);
+    return ok;
 }
 static void draw_give(void *ctx, uint64_t n) {
     td_draw_t *d = ctx;

@@ -65,6 +65,8 @@ typedef struct td_draw {
     td_account_t *account;
     td_reservation_t *reservation; /* NULL: what is free. Reset by its owner before the reservation ends, while
                                     * nobody takes or gives through the draw */
+    _Atomic(uint64_t) refused;     /* bytes of the last take that was refused; 0: none. For callers that only see
+                                    * that there is no memory */
 } td_draw_t;
 void td_draw_init(td_draw_t *d, td_account_t *a, td_reservation_t *r);
 

@@ -190,11 +190,14 @@ static bool load_by_itself(const td_store_t *s, const td_version_t *v, bool acti
     return v->asked || active || td_named_mode(s, v->model) == TD_LOAD_STARTUP;
 }
 
-/* Is a version on its way whose place an unwanted one still takes? */
-static bool swap_pending(const td_named_t *m) {
-    for (uint32_t i = 0; i < m->n; i++)
-        if (m->versions[i]->has_task && m->versions[i]->wanted && !m->versions[i]->resident) return true;
-    return false;
+/* Do the rules want a version that can serve now, or none at all? Else what serves goes on, wanted or not. */
+static bool replaced(const td_named_t *m) {
+    bool any = false;
+    for (uint32_t i = 0; i < m->n; i++) {
+        if (m->versions[i]->wanted && m->versions[i]->resident) return true;
+        any |= m->versions[i]->wanted;
+    }
+    return !any;
 }
 
 static void why_not(td_version_t *v) {
@@ -218,12 +221,12 @@ void td_named_plan(td_store_t *s, td_named_t *m) {
     for (uint32_t i = m->n; i-- > 0;)
         if (load_by_itself(s, m->versions[i], active))
             td_load_queue(s, m->versions[i], active || atomic_load(&s->started), false);
-    bool pending = swap_pending(m);
+    bool others = replaced(m);
     for (uint32_t i = 0; i < m->n; i++) {
         td_version_t *v = m->versions[i];
         bool gone = !v->on_disk && !v->files;
         if (v->has_task && (gone || v->stopped || !v->wanted)) td_load_unqueue(s, v);
-        if (v->resident && (v->stopped || (!v->wanted && (gone || !pending)))) td_version_retire(s, v);
+        if (v->resident && (v->stopped || (!v->wanted && (gone || others)))) td_version_retire(s, v);
         why_not(v);
     }
 }

@@ -126,13 +126,12 @@ static td_want_t *take_wants(td_version_t *v) {
 }
 
 /* Lock held. The wants that waited, with their leases on success. */
-static td_want_t *loaded(td_store_t *s, td_version_t *v, td_resident_t *r, td_status_t st, const td_err_t *err) {
+static td_want_t *loaded(td_store_t *s, td_version_t *v, td_hash_t stamp, td_resident_t *r, td_status_t st, const td_err_t *err) {
     v->has_task = false;
-    v->tried = v->stamp;
+    v->tried = stamp;
     v->failed = st != TD_OK && lasting(st);
     v->code = st;
     if (st == TD_OK) {
-        v->tried = r->stamp;
         if (v->resident) td_version_retire(s, v);
         v->resident = r;
         r->version = v;
@@ -182,7 +181,7 @@ static void run_load(td_store_t *s, td_version_t *v) { /* lock held, and when it
         st = td_fail(&err, TD_CANCELLED, "the load was cancelled");
         pthread_mutex_lock(&s->lock);
     }
-    td_want_t *waited = loaded(s, v, r, st, &err);
+    td_want_t *waited = loaded(s, v, o.stamp, r, st, &err);
     pthread_mutex_unlock(&s->lock);
     if (st == TD_OK) td_store_event(s, TD_EVENT_READY, model, version, text, bytes, took);
     else td_store_event(s, TD_EVENT_FAILED, model, version, err.text, 0, took);

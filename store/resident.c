@@ -192,6 +192,15 @@ static td_status_t start(td_store_t *s, const td_load_order_t *o, td_resident_t 
     return st;
 }
 
+/* Allocators only say that there is nothing; the budget knows better. */
+static td_status_t tell_budget(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_status_t st, td_err_t *err) {
+    uint64_t n = atomic_load(&r->program_draw.refused), m = atomic_load(&r->binding_draw.refused);
+    char what[300];
+    if (st != TD_NOMEM || (!n && !m)) return st;
+    snprintf(what, sizeof what, "%s/%s", o->model, o->version);
+    return td_budget_refuse(s->budget, n ? 0 : r->held_domain, n ? n : m, what, err);
+}
+
 static td_status_t attempt(td_store_t *s, const td_load_order_t *o, bool *trust, td_resident_t **out, td_err_t *err) {
     td_survey_t v = {0};
     td_resident_t *r = NULL;
@@ -203,6 +212,7 @@ static td_status_t attempt(td_store_t *s, const td_load_order_t *o, bool *trust,
         st = load(s, o, r, &v, trust, err);
     }
     td_survey_end(&v);
+    if (r) st = tell_budget(s, o, r, st, err);
     if (st != TD_OK) {
         td_resident_destroy(r);
         return st;

@@ -6,12 +6,20 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "store/store_in.h"
 
 void td_store_event(td_store_t *s, td_store_event_kind_t kind, const char *model, const char *version, const char *text,
                     uint64_t bytes, uint64_t ns) {
     td_store_event_t e = {.kind = kind, .model = model, .version = version, .text = text, .bytes = bytes, .ns = ns};
     if (s->opts.on_event) s->opts.on_event(s->opts.ctx, &e);
+}
+
+/* For each load thread; small budgets have small models. */
+static uint64_t survey_bytes(const td_store_t *s) {
+    uint64_t most = TD_LIMIT_STORE_SURVEY_BYTES, share = s->opts.host_bytes / 16;
+    uint64_t each = s->opts.host_bytes && share < most ? share : most;
+    return each * (s->opts.load_threads ? s->opts.load_threads : 1);
 }
 
 static td_status_t open_budget(td_store_t *s, td_err_t *err) {
@@ -22,6 +30,8 @@ static td_status_t open_budget(td_store_t *s, td_err_t *err) {
     if (st == TD_OK) st = td_account_open(s->budget, 0, TD_CHARGE_PAYLOADS, "payloads", &s->payload_account, err);
     if (st == TD_OK) st = td_account_open(s->budget, n - 1, TD_CHARGE_PAYLOADS, "constants", &s->constant_account, err);
     if (st == TD_OK) st = td_account_open(s->budget, 0, TD_CHARGE_OVERHEAD, "loading", &s->loading_account, err);
+    if (st == TD_OK) st = td_budget_reserve(s->budget, (uint64_t[TD_BUDGET_DOMAINS]){survey_bytes(s)}, "the loading of models", &s->survey_memory, err);
+    td_draw_init(&s->survey_draw, s->loading_account, &s->survey_memory);
     if (st == TD_OK) st = td_account_open(s->budget, 0, TD_CHARGE_OVERHEAD, "replaced files", &s->file_account, err);
     return st;
 }
@@ -106,6 +116,7 @@ void td_store_close(td_store_t *s) {
     td_payload_table_destroy(s->payloads);
     td_account_close(s->payload_account);
     td_account_close(s->constant_account);
+    td_reservation_end(&s->survey_memory);
     td_account_close(s->loading_account);
     td_account_close(s->file_account);
     td_budget_destroy(s->budget);

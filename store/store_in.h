@@ -212,6 +212,8 @@ struct td_store {
     td_store_opts_t opts;
     td_budget_t *budget;
     td_account_t *payload_account, *constant_account, *loading_account, *file_account;
+    td_reservation_t survey_memory; /* stands as long as the store: a full budget must not keep it from finding out */
+    td_draw_t survey_draw;          /* what a load would need, and making room */
     td_payload_table_t *payloads;
     td_constants_t *constants;
     const td_clock_t *clock;

@@ -201,7 +201,7 @@ static td_status_t survey_weights(td_store_t *s, const td_load_order_t *o, const
 td_status_t td_survey_make(td_store_t *s, const td_load_order_t *o, const td_charge_t *weight_charge,
                            const td_alloc_t *weight_alloc, td_survey_t *v, td_err_t *err) {
     *v = (td_survey_t){.names = ""};
-    td_status_t st = td_heap_create(td_account_charge(s->loading_account), &v->heap, err);
+    td_status_t st = td_heap_create(&s->survey_draw.charge, &v->heap, err);
     if (st != TD_OK) return st;
     td_arena_init(&v->arena, td_heap_alloc(v->heap), 0);
     st = read_settings(s, o, v, err);
