@@ -65,7 +65,8 @@ START_TEST(requests) {
     expect("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n", "GET / ", false);
     expect("GET / HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n", "GET / ", false);
     expect("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "HTTP/1.1 200 OK\r\n", "GET / ", true);
-    expect("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", "HTTP/1.1 200 OK\r\n", "GET / ", true);
+    expect("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", "HTTP/1.1 200 OK\r\n", "GET / ",
+           true);
 }
 END_TEST
 
@@ -76,9 +77,11 @@ START_TEST(refused) {
     expect("GET /%00 HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n", "", true);
     expect("GET /%4 HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n", "", true);
     expect("CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n", "", true);
-    expect("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n", "HTTP/1.1 413 Content Too Large\r\n", "", false);
+    expect("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n", "HTTP/1.1 413 Content Too Large\r\n", "",
+           false);
     expect("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551615\r\n\r\n", "HTTP/1.1 4", "", false);
-    expect("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 400", "", false);
+    expect("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 400", "",
+           false);
     expect("GET /405 HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 405 Method Not Allowed\r\n", "GET /405 ", true);
 }
 END_TEST
@@ -102,7 +105,8 @@ START_TEST(limits) {
     ck_assert_ptr_nonnull(strstr(talk(s, strlen(s), 100, &open), " 431 "));
     ck_assert(!open && !calls);
     free(s);
-    s = repeated("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "8\r\n12345678\r\n", 8193, "0\r\n\r\n");
+    s = repeated("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "8\r\n12345678\r\n", 8193,
+                 "0\r\n\r\n");
     ck_assert_ptr_nonnull(strstr(talk(s, strlen(s), 1000, &open), " 413 "));
     ck_assert(!open && !calls);
     free(s);
@@ -115,8 +119,8 @@ END_TEST
 
 START_TEST(several) {
     static const char text[] = "GET /1 HTTP/1.1\r\nHost: x\r\n\r\nHEAD /2 HTTP/1.1\r\nHost: x\r\n\r\n"
-                               "POST /3 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi\r\nGET /4 HTTP/1.1\r\nHost: x\r\n"
-                               "Connection: close\r\n\r\nGET /5 HTTP/1.1\r\nHost: x\r\n\r\n";
+                               "POST /3 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi\r\n"
+                               "GET /4 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nGET /5 HTTP/1.1\r\nHost: x\r\n\r\n";
     bool open;
     char *answer = talk(text, sizeof text - 1, 11, &open);
     ck_assert(!open);

@@ -16,7 +16,8 @@ static void setup(void) {
          .is_default = true, .leave_day = 20270101, .loads = 1},
         {.name = "a\"b\\c\nd", .version = "1", .state = TD_MODEL_LOADING, .done = 10, .total = 40},
     };
-    static const td_budget_row_t accounts[] = {{0, TD_CHARGE_WEIGHTS, "mlp/2", 77}, {2, TD_CHARGE_PROGRAMS, "mlp/2", 5}};
+    static const td_budget_row_t accounts[] = {{0, TD_CHARGE_WEIGHTS, "mlp/2", 77},
+                                               {2, TD_CHARGE_PROGRAMS, "mlp/2", 5}};
     ck_assert_int_eq(td_stats_create(&stats, NULL), TD_OK);
     td_stats_infer(stats, "mlp", "2", 0, 5000, 30000);      /* buckets 0.00001 and 0.00005 */
     td_stats_infer(stats, "mlp", "2", 0, 10001, 100000000); /* 0.000025 and 0.1 */
@@ -85,7 +86,8 @@ START_TEST(values) {
         "thunkd_budget_account_bytes{domain=\"host\",owner=\"mlp/2\",kind=\"weights\"} 77",
         "thunkd_budget_account_bytes{domain=\"device1\",owner=\"mlp/2\",kind=\"programs\"} 5",
     };
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) ck_assert_msg(has(lines[i]), "%s not in\n%s", lines[i], page);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        ck_assert_msg(has(lines[i]), "%s not in\n%s", lines[i], page);
     ck_assert_ptr_null(strstr(page, "request_run_seconds_bucket{model=\"\""));
 }
 END_TEST
