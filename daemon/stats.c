@@ -83,7 +83,8 @@ static void observe(td_stats_times_t *t, uint64_t ns) {
     add(&t->sum_ns, ns);
 }
 
-void td_stats_infer(td_stats_t *s, const char *model, const char *version, int code, uint64_t queue_ns, uint64_t run_ns) {
+void td_stats_infer(td_stats_t *s, const char *model, const char *version, int code, uint64_t queue_ns,
+                    uint64_t run_ns) {
     td_stats_entry_t *e = model && *model ? find(s, model, version ? version : "") : &s->none;
     add(&e->requests[code >= 0 && code < TD_STATS_CODES ? code : 2], 1); /* 2: UNKNOWN */
     if (!run_ns) return;

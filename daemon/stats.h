@@ -30,7 +30,8 @@ void td_stats_destroy(td_stats_t *s); /* NULL is fine */
 /* One request has been answered. model and version are those of the resident; NULL or "" for a request that came to
  * none: never words of a client, which have no end. code: gRPC's. queue_ns: from the whole request to the start of
  * its run, run_ns: of the run; run_ns 0: it did not run. */
-void td_stats_infer(td_stats_t *s, const char *model, const char *version, int code, uint64_t queue_ns, uint64_t run_ns);
+void td_stats_infer(td_stats_t *s, const char *model, const char *version, int code, uint64_t queue_ns,
+                    uint64_t run_ns);
 
 /* The entries, in no order. NULL behind the last one. */
 const td_stats_entry_t *td_stats_next(const td_stats_t *s, uint32_t *at); /* *at begins with 0 */

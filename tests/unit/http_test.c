@@ -120,7 +120,8 @@ END_TEST
 START_TEST(several) {
     static const char text[] = "GET /1 HTTP/1.1\r\nHost: x\r\n\r\nHEAD /2 HTTP/1.1\r\nHost: x\r\n\r\n"
                                "POST /3 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi\r\n"
-                               "GET /4 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nGET /5 HTTP/1.1\r\nHost: x\r\n\r\n";
+                               "GET /4 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                               "GET /5 HTTP/1.1\r\nHost: x\r\n\r\n";
     bool open;
     char *answer = talk(text, sizeof text - 1, 11, &open);
     ck_assert(!open);
@@ -147,6 +148,25 @@ START_TEST(error_is_json) {
 }
 END_TEST
 
+/* Whatever comes: an answer, or the end. */
+START_TEST(mutated) {
+    static const char text[] = "POST http://a/b%20c?d HTTP/1.1\r\nHost: x\r\n"
+                               "Transfer-Encoding: chunked\r\nX: \r\n y\r\n\r\n"
+                               "3\r\nabc\r\n0\r\nT: 1\r\n\r\nGET /2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    char buf[sizeof text];
+    bool open;
+    srand(7);
+    for (int i = 0; i < 20000; i++) {
+        memcpy(buf, text, sizeof text);
+        for (int k = rand() % 4; k >= 0; k--)
+            buf[(size_t)rand() % sizeof text] = (char)(rand() % 3 ? rand() : "\r\n :%0"[rand() % 6]);
+        char *answer = talk(buf, sizeof text - (size_t)rand() % 8, 1 + (size_t)rand() % 200, &open);
+        ck_assert(!*answer || !strncmp(answer, "HTTP/1.1 ", 9));
+        ck_assert(open || *answer);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("http");
     TCase *t = tcase_create("http");
@@ -155,6 +175,7 @@ int main(void) {
     tcase_add_test(t, limits);
     tcase_add_test(t, several);
     tcase_add_test(t, error_is_json);
+    tcase_add_test(t, mutated);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
