@@ -302,6 +302,33 @@ class Life(WithDaemon):
             listener.close()
             notify.close()
 
+    def test_two_sockets_of_the_service_manager(self):
+        """The one that is called admin is the admin socket."""
+        with tempfile.TemporaryDirectory() as folder:
+            listeners = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+            for name, s in zip(("admin", "infer"), listeners):
+                s.bind(f"{folder}/{name}.sock")
+                s.listen()
+            config = self.config(f"store: {ROOT}/samples/store\nsocket: {folder}/unused\nadmin_socket: {folder}/none\n")
+            shell = ('exec 3<&"$1" 4<&"$2"; LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=admin:thunkd.socket '
+                     'exec "$3" --config "$4"')
+            numbers = [s.fileno() for s in listeners]
+            p = subprocess.Popen(["bash", "-c", shell, "bash", *map(str, numbers), BUILD / "thunkd", config],
+                                 pass_fds=numbers, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(p.kill)
+            for name in ("admin", "infer"):
+                c = RawClient(f"{folder}/{name}.sock")
+                c.sock.sendall(RawClient.request(1, LIVE, b""))
+                self.assertEqual(c.statuses(1), {1: OK})
+                c.close()
+            p.terminate()
+            log = p.communicate(timeout=60)[1]
+            self.assertEqual(p.returncode, 0, log)
+            self.assertEqual(sorted(os.listdir(folder)), ["admin.sock", "infer.sock"])
+            self.assertRegex(log, r"listening on the inherited socket \(admin\)\n")
+            self.assertRegex(log, r"listening on the inherited socket\n")
+            [s.close() for s in listeners]
+
 
 if __name__ == "__main__":
     unittest.main()
