@@ -100,6 +100,11 @@ $(B)/tests/fakecuda_test: | $(B)/fakecuda/libcuda.so.1
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libthunk.a $(LDFLAGS) $(LDLIBS)
 
+$(B)/make-artifact: $(B)/tests/bench/make_artifact.o $(B)/libthunk.a
+$(B)/load-bench: $(B)/tests/bench/load_bench.o $(B)/libthunk.a
+$(B)/make-artifact $(B)/load-bench:
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(MALLOC)
+
 $(B)/coverage: tools/coverage.c $(B)/libhost.a $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a $(HOSTLIBS) $(LDLIBS)
 coverage: $(B)/coverage
