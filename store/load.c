@@ -70,7 +70,7 @@ static td_status_t make_program(td_store_t *st, td_model_t *m, td_err_t *err) {
     td_err_t module_err = {0};
     td_status_t opened = td_module_open(a, m->alloc, &mod, st->opts.contract.day ? &module_err : err);
     s = st->opts.contract.day ? judge(st, m, a, mod, &module_err, err) : opened;
-    if (s == TD_OK) s = td_program_create(mod, st->opts.device, m->alloc, &m->program, err);
+    if (s == TD_OK) s = td_program_create(mod, &(td_program_opts_t){.dev = st->opts.device, .alloc = m->alloc}, &m->program, err);
     if (s != TD_OK) td_prefix(err, s, "%s", path);
     td_module_close(mod);
     td_artifact_close(a);
