@@ -16,18 +16,13 @@ typedef struct matcher {
     td_err_t *err;
 } matcher_t;
 
-/* The tree path, where the program tells it. */
-static const char *path_of(const td_io_t *io) {
-    (void)io;
-    return NULL;
-}
 static const char *text_of(const char *s) {
     return s && *s ? s : NULL;
 }
 
 /* "parameter 3 (Arg_3.1, params['w'])" */
 static const char *print_param(const matcher_t *m, uint32_t i, char buf[256]) {
-    const char *name = text_of(m->params[i].name), *path = text_of(path_of(&m->params[i]));
+    const char *name = text_of(m->params[i].name), *path = text_of(m->params[i].path);
     snprintf(buf, 256, "parameter %" PRIu32 "%s%.90s%s%.90s%s", i, name || path ? " (" : "", name ? name : "",
              name && path ? ", " : "", path ? path : "", name || path ? ")" : "");
     return buf;
@@ -50,7 +45,7 @@ static bool parse_index(const char *text, uint32_t n, uint32_t *out) {
 static uint32_t count_named(const matcher_t *m, const char *text, bool by_path, uint32_t *out) {
     uint32_t found = 0;
     for (uint32_t i = 0; i < m->n; i++) {
-        const char *own = by_path ? path_of(&m->params[i]) : m->params[i].name;
+        const char *own = by_path ? m->params[i].path : m->params[i].name;
         if (own && !strcmp(own, text)) found++, *out = i;
     }
     return found;
@@ -117,7 +112,7 @@ static td_status_t find_bound(const matcher_t *m, uint32_t i, const td_st_tensor
 static td_status_t find_default(const matcher_t *m, uint32_t i, const td_st_tensor_t **out, uint32_t *file) {
     char index[16], what[256];
     snprintf(index, sizeof index, "%" PRIu32, i);
-    const char *names[3] = {index, text_of(m->params[i].name), text_of(path_of(&m->params[i]))};
+    const char *names[3] = {index, text_of(m->params[i].name), text_of(m->params[i].path)};
     *out = NULL;
     for (int k = 0; k < 3 && !*out; k++) {
         td_status_t s = names[k] ? td_st_set_find(m->w->set, names[k], out, file, m->err) : TD_OK;

@@ -15,16 +15,6 @@
 const char *__asan_default_options(void); /* ASan's SIGBUS handler must let ours in */
 const char *__asan_default_options(void) { return "handle_sigbus=1:allow_user_segv_handler=1"; }
 
-/* Until model.yaml has its reader. */
-__attribute__((weak)) td_status_t td_word_fail(const td_word_t *w, td_err_t *e, td_status_t code, const char *fmt, ...) {
-    char text[400];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return td_fail(e, code, "%s:%u: %s", w->file, (unsigned)w->line, text);
-}
-
 enum { BIG = 20000, PAGE = 4096 }; /* floats of a tensor that has pages of its own */
 
 static char dir[32], paths[4][128];
@@ -62,10 +52,10 @@ static const td_shape_t shapes[4] = {{.type = TD_F32, .rank = 1, .dims = dims_x,
                                      {.type = TD_F32, .rank = 1, .dims = dims_w, .default_layout = true},
                                      {.type = TD_BF16, .rank = 1, .dims = dims_b, .default_layout = true},
                                      {.type = TD_PRED, .rank = 1, .dims = dims_f, .default_layout = true}};
-static const td_io_t params[4] = {{.name = "x", .shape = &shapes[0]},
-                                  {.name = "Arg_1.2", .shape = &shapes[1]},
-                                  {.name = "bias", .shape = &shapes[2]},
-                                  {.name = "flag", .shape = &shapes[3]}};
+static const td_io_t params[4] = {{.name = "x", .path = "", .shape = &shapes[0]},
+                                  {.name = "Arg_1.2", .path = "params['w']", .shape = &shapes[1]},
+                                  {.name = "bias", .path = "params['b']", .shape = &shapes[2]},
+                                  {.name = "flag", .path = NULL, .shape = &shapes[3]}};
 
 static const float x_data[4] = {1, 2, 3, 4};
 static const uint16_t b_data[3] = {0x3f80, 0x4000, 0x4040};

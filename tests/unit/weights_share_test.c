@@ -55,7 +55,7 @@ END_TEST
 START_TEST(equal_tensors_of_one_model) {
     int64_t dims[] = {BIG};
     td_shape_t s = {.type = TD_F32, .rank = 1, .dims = dims};
-    td_io_t two[2] = {{.name = "in", .shape = &s}, {.name = "out", .shape = &s}};
+    td_io_t two[2] = {{.name = "in", .path = "", .shape = &s}, {.name = "out", .path = "", .shape = &s}};
     WRITE("weights.safetensors", tensor_w("in"), tensor_w("out"));
     td_weights_t *w = open_with(NULL, NULL);
     const void *at[2];

@@ -18,7 +18,7 @@ static td_model_yaml_t with_only(td_word_t *words, uint32_t n) {
 /* ---- which tensor ---- */
 
 START_TEST(index_name_and_path) {
-    WRITE("weights.safetensors", tensor_x("unused"), tensor_w("Arg_1.2"), tensor_b("bias"), tensor_f("3"));
+    WRITE("weights.safetensors", tensor_x("unused"), tensor_w("params['w']"), tensor_b("bias"), tensor_f("3"));
     td_weights_t *w = open_with(NULL, NULL);
     bool bound[4];
     ck_assert_int_eq(td_weights_match(w, params, 4, bound, &err), TD_OK);
@@ -68,7 +68,7 @@ END_TEST
 
 START_TEST(bound_by_the_configuration) {
     WRITE("weights.safetensors", tensor_x("layer.x"), tensor_w("layer.w"), tensor_b("layer.b"));
-    td_word_pair_t pairs[] = {{word("0", 4), word("layer.x", 4)}, {word("Arg_1.2", 5), word("layer.w", 5)},
+    td_word_pair_t pairs[] = {{word("0", 4), word("layer.x", 4)}, {word("params['w']", 5), word("layer.w", 5)},
                               {word("bias", 6), word("layer.b", 6)}};
     td_model_yaml_t c = with_bind(pairs, 3);
     td_weights_t *w = open_with(&c, NULL);
@@ -83,8 +83,8 @@ START_TEST(bound_by_the_configuration) {
 END_TEST
 
 START_TEST(only_these) {
-    WRITE("weights.safetensors", tensor_x("0"), tensor_w("Arg_1.2"), tensor_b("bias"));
-    td_word_t only[] = {word("Arg_1.2", 3), word("2", 3)};
+    WRITE("weights.safetensors", tensor_x("0"), tensor_w("params['w']"), tensor_b("bias"));
+    td_word_t only[] = {word("params['w']", 3), word("2", 3)};
     td_model_yaml_t c = with_only(only, 2);
     td_weights_t *w = open_with(&c, NULL);
     const void *at[4];
@@ -139,9 +139,9 @@ START_TEST(wrong_words) {
     td_word_t only[] = {word("0", 3), word("x", 4)};
     c = with_only(only, 2);
     expect_bad(&c, TD_USAGE, "model.yaml:4", "stands twice", "line 3");
-    only[0].text = "bias";
+    only[0].text = "params['b']";
     c = with_only(only, 1);
-    expect_bad(&c, TD_NOTFOUND, "model.yaml:3", "no tensor for parameter 2 (bias)", dir);
+    expect_bad(&c, TD_NOTFOUND, "model.yaml:3", "no tensor for parameter 2 (bias, params['b'])", dir);
     td_word_pair_t outside[] = {{word("0", 5), word("a", 5)}};
     c.weights_bind = (td_word_pairs_t){outside, 1, true};
     expect_bad(&c, TD_USAGE, "model.yaml:5", "parameter 0 (x)", "not in the list");
@@ -153,7 +153,7 @@ START_TEST(wrong_tensors) {
     WRITE("weights.safetensors", {"0", "F16", 1, dims_x, x_data, 8});
     expect_bad(NULL, TD_MISMATCH, "weights.safetensors: tensor 0 for parameter 0 (x)", "F16[4]", "f32[4]");
     WRITE("weights.safetensors", {"bias", "BF16", 1, dims_f, b_data, 4});
-    expect_bad(NULL, TD_MISMATCH, "tensor bias for parameter 2 (bias)", "BF16[2]", "bf16[3]");
+    expect_bad(NULL, TD_MISMATCH, "tensor bias for parameter 2 (bias, params['b'])", "BF16[2]", "bf16[3]");
     WRITE("weights.safetensors", {"flag", "BOOL", 1, dims_f, two, 2});
     td_weights_t *w = open_with(NULL, NULL);
     const void *at[4];
