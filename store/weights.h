@@ -36,7 +36,8 @@ void td_weights_close(td_weights_t *w); /* gives its payloads back; NULL is fine
 
 /* Which tensor each of the n parameters gets, by the configuration's binding, else by index ("3"), name, or tree
  * path; checked for type and shape. Nothing is read yet. out_bound[i] tells which are bound. May be called for
- * several programs (shape buckets). Errors name file, tensor and parameter, and both shapes: TD_MISMATCH, TD_NOTFOUND, TD_USAGE. */
+ * several programs (shape buckets). Errors name file, tensor and parameter, and both shapes: TD_MISMATCH,
+ * TD_NOTFOUND, TD_USAGE. */
 td_status_t td_weights_match(td_weights_t *w, const td_io_t *params, uint32_t n, bool *out_bound, td_err_t *err);
 /* What the matched tensors, of all programs, each once, are charged with (td_payload_cost); out_resident: of these,
  * what the payload table seems to have already, by size and first bytes (which are read). Either may be NULL. */
