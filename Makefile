@@ -95,10 +95,15 @@ FAKE_SRC := $(wildcard tests/fakecuda/*.c)
 $(B)/fakecuda/libcuda.so.1: $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libcuda.so.1 -Wl,--no-undefined -Wl,--exclude-libs,ALL -o $@ $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a $(HOSTLIBS) $(LDLIBS)
-$(B)/tests/fakecuda_test: | $(B)/fakecuda/libcuda.so.1
+$(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
 
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libthunk.a $(LDFLAGS) $(LDLIBS)
+
+$(B)/make-artifact: $(B)/tests/bench/make_artifact.o $(B)/libthunk.a
+$(B)/load-bench: $(B)/tests/bench/load_bench.o $(B)/libthunk.a
+$(B)/make-artifact $(B)/load-bench:
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(MALLOC)
 
 $(B)/coverage: tools/coverage.c $(B)/libhost.a $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a $(HOSTLIBS) $(LDLIBS)

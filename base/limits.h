@@ -79,4 +79,16 @@
 /* …and what its values may take when parsed, some ten times the text: room for about 200,000 tensors. */
 #define TD_LIMIT_ST_JSON_BYTES (256ull << 20)
 
+/* ---- model.yaml ---- */
+/* A list of 4096 long names fits many times. */
+#define TD_LIMIT_YAML_BYTES (1u << 20)
+/* Entries of one list, pairs of one map: a program cannot have more arguments. */
+#define TD_LIMIT_YAML_ENTRIES 4096
+/* Values, lists and maps of one file: 4096 inputs and outputs with their shapes. */
+#define TD_LIMIT_YAML_NODES (1u << 17)
+/* Maps and lists in each other; the schema has four. */
+#define TD_LIMIT_YAML_DEPTH 8
+/* Of any time in milliseconds: a year. */
+#define TD_LIMIT_YAML_MS 31536000000ull
+
 #endif

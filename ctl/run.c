@@ -83,6 +83,7 @@ static const struct argp argp = {options, parse_opt, "ARTIFACT", "Run an artifac
 typedef struct run {
     ctl_tensors_t tensors, weights;
     td_device_t *device;
+    td_payload_table_t *payloads; /* holds the program's constants */
     td_program_t *program;
     td_binding_t *binding;
     const void **inputs;
@@ -103,6 +104,7 @@ static void run_close(run_t *r) {
     free(r->cpu_ms);
     td_binding_destroy(r->binding);
     td_program_destroy(r->program);
+    td_payload_table_destroy(r->payloads);
     td_device_destroy(r->device);
     ctl_tensors_close(&r->tensors);
     ctl_tensors_close(&r->weights);
@@ -183,16 +185,18 @@ static td_status_t open_artifact(run_args_t *a, ctl_load_t *l, td_err_t *err) {
     return s == TD_OK ? s : td_prefix(err, s, "%s", a->artifact);
 }
 
-/* The program needs neither artifact nor module once it is lowered. */
+/* The program needs neither artifact nor module once it is lowered, only its constants. */
 static td_status_t lower(run_t *r, run_args_t *a, td_err_t *err) {
     ctl_load_t l = {0};
     td_status_t s = open_artifact(a, &l, err);
     if (s == TD_OK) s = open_device(a, &r->device, err);
     if (s == TD_OK) {
         r->device->ffi = a->ffi.registry;
-        s = td_program_create(l.module, r->device, td_alloc_default(), &r->program, err);
+        s = td_program_create(l.module, &(td_program_opts_t){.dev = r->device}, &r->program, err);
         if (s != TD_OK) td_prefix(err, s, "%s", a->artifact);
     }
+    r->payloads = l.table;
+    l.table = NULL;
     ctl_load_close(&l);
     return s;
 }

@@ -206,11 +206,12 @@ static td_status_t open_into(opening_t *o, const td_source_t *source, const td_s
     return s == TD_OK ? take_lists(o, err) : s;
 }
 
-/* *again: with whole snappy blocks kept it may work. */
+/* *again: with more kept of what was read it may work. */
 static td_status_t open_once(const td_source_t *source, const td_span_t *memory, const td_artifact_opts_t *opts,
-                             bool whole_snappy, bool *again, td_artifact_t **out, td_err_t *err) {
+                             td_keep_t keep, bool *again, td_artifact_t **out, td_err_t *err) {
     uint64_t size = memory ? memory->size : source->size;
     const td_alloc_t *alloc = opts->alloc;
+    *again = false;
     if (size > TD_LIMIT_ARTIFACT_BYTES)
         return td_fail(err, TD_LIMIT, "%" PRIu64 " bytes, an artifact has at most %llu", size, TD_LIMIT_ARTIFACT_BYTES);
     td_artifact_t *a = alloc->get(alloc->ctx, sizeof *a, 16);
@@ -222,9 +223,9 @@ static td_status_t open_once(const td_source_t *source, const td_span_t *memory,
     td_excise_init(&o.excise, opts->table, alloc);
     o.excise.charge = opts->charge;
     o.excise.env = (td_feed_env_t){.alloc = alloc, .progress = opts->progress, .cancel = opts->cancel,
-                                     .skips = opts->headers_only, .whole_snappy = whole_snappy};
+                                     .skips = opts->headers_only, .keep = keep};
     td_status_t s = open_into(&o, source, memory, err);
-    *again = s == TD_UNSUPPORTED && o.excise.env.far_reference && !whole_snappy;
+    *again = s == TD_UNSUPPORTED && o.excise.env.far_reference && keep < TD_KEEP_ALL;
     td_walk_end(&o.outer);
     td_walk_end(&o.inner);
     td_excise_deinit(&o.excise);
@@ -235,9 +236,11 @@ static td_status_t open_once(const td_source_t *source, const td_span_t *memory,
 
 static td_status_t open_any(const td_source_t *source, const td_span_t *memory, const td_artifact_opts_t *opts,
                             td_artifact_t **out, td_err_t *err) {
-    bool again = false;
-    td_status_t s = open_once(source, memory, opts, false, &again, out, err);
-    return again ? open_once(source, memory, opts, true, &again, out, err) : s;
+    bool again = true;
+    td_status_t s = TD_OK;
+    for (td_keep_t keep = opts->headers_only ? TD_KEEP_READ : TD_KEEP_FRAGMENT; again; keep++)
+        s = open_once(source, memory, opts, keep, &again, out, err);
+    return s;
 }
 
 td_status_t td_artifact_open_source(const td_source_t *source, const td_artifact_opts_t *opts, td_artifact_t **out,

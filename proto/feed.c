@@ -7,7 +7,7 @@
 
 enum {
     WINDOW = 128 << 10, /* of a file: a few reads per mebibyte, and still inside the cache */
-    JUMP_WINDOW = 8 << 10, /* behind a skip, where only a few fields are wanted */
+    JUMP_WINDOW = 4 << 10, /* behind a skip, where only a few fields are wanted */
 };
 
 td_status_t td_feed_cancelled(const td_feed_env_t *env, td_err_t *err) {

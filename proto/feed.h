@@ -21,13 +21,17 @@ typedef struct td_source {
     uint64_t size;
 } td_source_t;
 
+/* What is kept of a snappy block while it is read, for elements that refer back to it. Compressors work on fragments
+ * of 64 KiB, so that much is enough for all that are known; nothing in a passed-over part is mostly enough, too. */
+typedef enum td_keep { TD_KEEP_READ, TD_KEEP_FRAGMENT, TD_KEEP_ALL } td_keep_t;
+
 typedef struct td_feed_env {
     const td_alloc_t *alloc;
     _Atomic(uint64_t) *progress;     /* bytes of the source that are done; or NULL */
     const _Atomic(int) *cancel;      /* not 0: reading ends with TD_CANCELLED; or NULL */
     bool skips;                      /* contents that nobody wants are passed over, their hashes too */
-    bool whole_snappy;               /* snappy blocks are kept whole while they are read */
-    bool far_reference;              /* out: a snappy block refers back to what was no longer kept */
+    td_keep_t keep;
+    bool far_reference;              /* out: a snappy block refers back to what was not kept */
 } td_feed_env_t;
 
 typedef struct td_feed td_feed_t;

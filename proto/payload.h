@@ -45,6 +45,8 @@ td_status_t td_payload_intern(td_payload_table_t *t, td_span_t bytes, const td_p
  * (NULL: the table's) with td_payload_cost, and gives back as said above. After an error release was not called. */
 td_status_t td_payload_adopt(td_payload_table_t *t, td_span_t bytes, uint64_t align, const td_charge_t *charge,
                              void (*release)(void *ctx), void *ctx, const td_payload_t **out_payload, td_err_t *err);
+/* The payload with these bytes that lies at a multiple of align, one reference; NULL: there is none. */
+const td_payload_t *td_payload_find(td_payload_table_t *t, td_span_t bytes, uint64_t align);
 const td_payload_t *td_payload_retain(td_payload_table_t *t, const td_payload_t *p);
 void td_payload_release(td_payload_table_t *t, const td_payload_t *p);
 /* What the table holds now: payloads, their bytes, and references. */

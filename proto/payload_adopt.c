@@ -8,7 +8,8 @@
 
 enum { CANDIDATES = 16 };
 
-static const td_payload_t *find_equal(td_payload_table_t *t, td_span_t bytes, uint64_t align) {
+const td_payload_t *td_payload_find(td_payload_table_t *t, td_span_t bytes, uint64_t align) {
+    if (align == 0) align = 1;
     td_span_t head = {bytes.data, bytes.size < TD_PAYLOAD_HEAD_BYTES ? bytes.size : TD_PAYLOAD_HEAD_BYTES};
     const td_payload_t *p = NULL;
     for (unsigned i = 0; i < CANDIDATES; i++) {
@@ -41,7 +42,7 @@ td_status_t td_payload_adopt(td_payload_table_t *t, td_span_t bytes, uint64_t al
                              void (*release)(void *ctx), void *ctx, const td_payload_t **out_payload, td_err_t *err) {
     if (align == 0) align = 1;
     if (!charge) charge = t->charge;
-    const td_payload_t *p = find_equal(t, bytes, align);
+    const td_payload_t *p = td_payload_find(t, bytes, align);
     td_payload_entry_t *e = NULL;
     if (!p) {
         td_status_t s = make_entry(t, bytes, align, charge, &e, err);

@@ -10,6 +10,8 @@
 #include "base/limits.h"
 #include "proto/wire.h"
 
+/* Where contents are passed over, chunks of more bytes are not worth hashing: they hold contents. */
+enum { HASHED_CHUNK = 4 << 20 };
 enum { BLOCK = 65536, BLOCK_HEADER = 24, CHUNK_HEADER = 40, USABLE = BLOCK - BLOCK_HEADER };
 
 static const uint8_t signature[TD_RIEGELI_SIGNATURE_BYTES] = {
@@ -95,7 +97,7 @@ static td_status_t data_fill(td_feed_t *s, td_err_t *err) {
     td_records_t *r = (td_records_t *)(void *)((char *)s - offsetof(td_records_t, data));
     if (s->given == s->end) return TD_OK;
     td_status_t st = piece(r, s->end - s->given, &s->at, &s->left, err);
-    if (st == TD_OK) td_highway_add(&r->hash, s->at, s->left);
+    if (st == TD_OK && !r->passed_over) td_highway_add(&r->hash, s->at, s->left);
     return st;
 }
 
@@ -147,7 +149,7 @@ static td_status_t chunk_header(td_records_t *r, td_err_t *err) {
         if (r->pending[i * 2 + 1] != c->end - r->pending[i * 2])
             return td_fail_at(err, TD_MALFORMED, c->begin, "block header at %" PRIu64 " disagrees on the end of its chunk", r->pending[i * 2]);
     r->data = (td_feed_t){.end = c->data_size, .fill = data_fill, .skip = r->env->skips ? data_skip : NULL};
-    r->passed_over = false;
+    r->passed_over = r->env->skips && c->data_size > HASHED_CHUNK;
     td_highway_init(&r->hash);
     return TD_OK;
 }

@@ -35,7 +35,7 @@ typedef struct td_records {
     bool in_chunk;
     td_feed_t data; /* the chunk's, without block headers */
     td_highway_t hash;
-    bool passed_over; /* some of the data was */
+    bool passed_over; /* some of the data was, or may be */
     td_decoder_t decoder;
     td_feed_t *values; /* data or decoder */
     uint64_t values_begin; /* its position at the first record */

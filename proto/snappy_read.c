@@ -4,7 +4,7 @@
  *
  * A block is a length and elements: literals and copies of what came before. Compressors work on fragments of 64 KiB
  * that do not refer to each other, so that much is kept. A block that refers back further is possible: then
- * env->far_reference says so, and the artifact is read once more with whole blocks kept.
+ * env->far_reference says so, and the artifact is read once more with more kept.
  * Format: google/snappy, format_description.txt. */
 #include <inttypes.h>
 #include <string.h>
@@ -14,6 +14,9 @@
 enum {
     FRAGMENT = 64 << 10,
     SHOWN = 128 << 10,  /* bytes that are decoded at once */
+    SHOWN_SKIPPING = 1 << 10, /* where most is passed over anyway */
+    LARGE = 1 << 20,    /* of a block; smaller ones hold no contents worth skipping */
+    JUMP = 16 << 10,    /* a shorter skip is no jump */
     SLOP = 64,          /* short copies write past their end */
     WORST = 32,         /* an element of 3 bytes gives 64 at most; a larger claim is a lie */
 };
@@ -46,8 +49,8 @@ td_status_t td_snappy_open(td_decoder_t *d, td_err_t *err) {
         return td_fail(err, TD_MALFORMED, "snappy block of %" PRIu64 " bytes claims %" PRIu64, d->in->end, n);
     d->size = n;
     d->done = n == 0;
-    if (d->env->skips && !d->env->whole_snappy) d->s.skip = td_snappy_skip;
-    size_t keep = d->env->whole_snappy && n > FRAGMENT ? (size_t)n : FRAGMENT;
+    if (d->env->skips && d->env->keep != TD_KEEP_ALL) d->s.skip = td_snappy_skip;
+    size_t keep = d->env->keep == TD_KEEP_ALL && n > FRAGMENT ? (size_t)n : FRAGMENT;
     return td_decoder_reserve(d, keep + SHOWN + SLOP, err);
 }
 
@@ -165,17 +168,19 @@ static td_status_t decode(td_decoder_t *d, size_t n, td_err_t *err) {
 
 td_status_t td_snappy_fill(td_decoder_t *d, td_err_t *err) {
     uint64_t before = d->total;
-    td_status_t s = decode(d, SHOWN, err);
+    td_status_t s = decode(d, d->s.skip && d->size > LARGE ? SHOWN_SKIPPING : SHOWN, err);
     if (s != TD_OK) return s;
     d->s.left = (size_t)(d->total - before);
     d->s.at = d->buf + d->used - d->s.left;
     return TD_OK;
 }
 
-/* Elements are passed over up to the fragment in which the end lies; from there on bytes may be referred to. */
+/* Elements are passed over up to the fragment in which the end lies, from where on bytes may be referred to; or up to
+ * the end, in the hope that none is. */
 td_status_t td_snappy_skip(td_feed_t *st, uint64_t n, td_err_t *err) {
     td_decoder_t *d = (td_decoder_t *)(void *)st;
-    uint64_t target = d->total + n, stop = target & ~(uint64_t)(FRAGMENT - 1);
+    bool hope = d->env->keep == TD_KEEP_READ && n >= JUMP;
+    uint64_t target = d->total + n, stop = hope ? target : target & ~(uint64_t)(FRAGMENT - 1);
     td_status_t s = TD_OK;
     if (stop > d->total) d->used = 0;
     while (s == TD_OK && d->total < stop) {

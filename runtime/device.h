@@ -123,6 +123,11 @@ td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td
  * instead of libcuda.so.1. TD_NOTFOUND: no driver, or no such device. */
 td_status_t td_cuda_device_open(const char *options, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
 const char *td_cuda_device_choice(const td_device_t *dev); /* which one it is and why; "" if it is no CUDA device */
+/* Device memory within a budget: mem_get after the charge (NULL: none) has agreed. A refusal is TD_LIMIT and says
+ * what the memory was for. Give back what was taken, with the same charge; NULL is fine. Thread: any. */
+td_status_t td_device_take(td_device_t *dev, const td_charge_t *charge, uint64_t bytes, const char *what, void **out,
+                           td_err_t *err);
+void td_device_give(td_device_t *dev, const td_charge_t *charge, void *memory, uint64_t bytes);
 static inline void td_device_destroy(td_device_t *d) {
     if (d) d->ops->destroy(d);
 }

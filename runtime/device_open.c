@@ -37,3 +37,19 @@ td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_
     if (!create) return td_fail(err, TD_IO, "the host device has no td_host_device_open");
     return create(options, alloc, out, err);
 }
+
+td_status_t td_device_take(td_device_t *dev, const td_charge_t *charge, uint64_t bytes, const char *what, void **out,
+                           td_err_t *err) {
+    if (!td_charge_take(charge, bytes))
+        return td_fail(err, TD_LIMIT, "the budget has no %llu bytes more for %s", (unsigned long long)bytes, what);
+    td_status_t st = dev->ops->mem_get(dev, bytes, out, err);
+    if (!st) return TD_OK;
+    td_charge_give(charge, bytes);
+    return td_prefix(err, st, "%s", what);
+}
+
+void td_device_give(td_device_t *dev, const td_charge_t *charge, void *memory, uint64_t bytes) {
+    if (!memory) return;
+    dev->ops->mem_put(dev, memory, bytes);
+    td_charge_give(charge, bytes);
+}

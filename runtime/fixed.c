@@ -202,17 +202,18 @@ static td_status_t compute(td_program_t *p, const void *const *inputs, const boo
     td_binding_t *b = NULL;
     td_status_t st = TD_OK;
     for (uint32_t i = p->first_made; i < p->n_slots && !st; i++) {
-        st = p->dev->ops->mem_get(p->dev, p->slots[i].size, &p->slots[i].constant, err);
-        if (!st) p->constant_bytes += p->slots[i].size;
+        st = td_device_take(p->dev, p->charge, p->slots[i].size, "values computed from weights", &p->slots[i].constant,
+                            err);
+        if (!st) p->made_bytes += p->slots[i].size;
     }
     if (!st) st = td_binding_create(p, p->alloc, &b, err);
     if (!st) st = td_binding_run_once(b, inputs, fixed, err);
     td_binding_destroy(b);
     for (uint32_t i = p->first_made; i < p->n_slots && !st; i++) { /* needed only on the way */
         if (reads_slot(&p->thunks, i) || !p->slots[i].constant) continue;
-        p->dev->ops->mem_put(p->dev, p->slots[i].constant, p->slots[i].size);
+        td_device_give(p->dev, p->charge, p->slots[i].constant, p->slots[i].size);
         p->slots[i].constant = NULL;
-        p->constant_bytes -= p->slots[i].size;
+        p->made_bytes -= p->slots[i].size;
     }
     return st;
 }

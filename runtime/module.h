@@ -15,7 +15,7 @@ typedef struct td_buffer {
 } td_buffer_t;
 
 typedef struct td_module_io {
-    const char *name;
+    const char *name, *path; /* path: inputs only */
     const td_shape_t *shape;
     uint32_t slot; /* UINT32_MAX: unused parameter */
 } td_module_io_t;

@@ -103,12 +103,6 @@ static void release(td_program_t *p, const td_seq_t *s) {
     }
 }
 
-static td_status_t constant(td_program_t *p, td_slot_t *s, const td_literal_t *l, td_stream_t *q, td_err_t *err) {
-    td_status_t st = p->dev->ops->mem_get(p->dev, s->size ? s->size : 1, &s->constant, err);
-    p->constant_bytes += s->size;
-    return st || !s->size ? st : p->dev->ops->upload(q, s->constant, l->bytes.data, s->size, err);
-}
-
 static td_status_t reserve(uint64_t *sum, uint64_t bytes, td_err_t *err) {
     if (bytes <= UINT64_MAX / 2 && td_add_u64(*sum, td_io_room(bytes), sum) && *sum <= SIZE_MAX / 4) return TD_OK;
     return td_fail(err, TD_LIMIT, "the tensors are too large");
@@ -132,9 +126,86 @@ static td_status_t tensors(td_program_t *p, const td_module_t *m, td_err_t *err)
     return st;
 }
 
+/* A literal's bytes as a payload, one reference; NULL for what is so small that it goes into the program's own block. */
+static td_status_t payload_of(td_program_t *p, const td_literal_t *l, const td_payload_t **out, td_err_t *err) {
+    td_payload_table_t *t = td_constants_payloads(p->constants);
+    *out = NULL;
+    if (l->payload) *out = td_payload_retain(t, l->payload);
+    else if (l->bytes.size > TD_LIMIT_INLINE_BYTES) return td_payload_intern(t, l->bytes, out, err);
+    return TD_OK;
+}
+
+static td_status_t shared_constants(td_program_t *p, const td_module_t *m, uint32_t *slot_of, void **memory,
+                                    td_err_t *err) {
+    td_payload_table_t *t = td_constants_payloads(p->constants);
+    td_status_t st = TD_OK;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n_allocations && !st; i++) {
+        const td_payload_t *l = NULL;
+        if (!m->buffers[i].literal) continue;
+        if ((st = payload_of(p, m->buffers[i].literal, &l, err))) break;
+        if (l) slot_of[n] = i, p->shared[n++] = l;
+        else p->inline_bytes += td_io_room(m->buffers[i].size);
+    }
+    if (!st) st = td_constants_get(p->constants, p->shared, n, memory, err);
+    for (uint32_t k = 0; k < n; k++) td_payload_release(t, p->shared[k]); /* the table's reference stays */
+    if (st) return st;
+    p->n_shared = n;
+    for (uint32_t k = 0; k < n; k++) {
+        p->slots[slot_of[k]].constant = memory[k];
+        p->shared_bytes += p->slots[slot_of[k]].size;
+    }
+    return TD_OK;
+}
+
+/* The small ones, in one block that is uploaded at once. */
+static td_status_t inline_constants(td_program_t *p, const td_module_t *m, td_err_t *err) {
+    td_stream_t *q = NULL;
+    uint64_t at = 0;
+    if (!p->inline_bytes) return TD_OK;
+    td_status_t st = td_device_take(p->dev, p->charge, p->inline_bytes, "small constants", &p->inline_memory, err);
+    uint8_t *host = st ? NULL : p->alloc->get(p->alloc->ctx, (size_t)p->inline_bytes, 64);
+    if (!st && !host) st = td_fail(err, TD_NOMEM, "out of memory");
+    if (st) return st;
+    memset(host, 0, (size_t)p->inline_bytes);
+    for (uint32_t i = 0; i < m->n_allocations; i++) {
+        const td_literal_t *l = m->buffers[i].literal;
+        if (!l || p->slots[i].constant) continue;
+        if (l->bytes.size) memcpy(host + at, l->bytes.data, l->bytes.size);
+        p->slots[i].constant = (char *)p->inline_memory + at;
+        at += td_io_room(l->bytes.size);
+    }
+    st = p->dev->ops->stream_create(p->dev, TD_STREAM_MAIN, &q, err);
+    if (!st) st = p->dev->ops->upload(q, p->inline_memory, host, p->inline_bytes, err);
+    if (q) {
+        td_status_t sync = p->dev->ops->stream_sync(q, st ? NULL : err);
+        if (!st) st = sync;
+        p->dev->ops->stream_destroy(q);
+    }
+    p->alloc->put(p->alloc->ctx, host, (size_t)p->inline_bytes);
+    return st;
+}
+
+static td_status_t constants(td_program_t *p, const td_module_t *m, td_err_t *err) {
+    td_payload_table_t *t = m->artifact->table;
+    td_status_t st = TD_OK;
+    if (p->constants && td_constants_payloads(p->constants) != t)
+        return td_fail(err, TD_USAGE, "the table of constants and the artifact have different payload tables");
+    if (!p->constants && (st = td_constants_create(p->dev, t, p->alloc, p->charge, &p->own_constants, err))) return st;
+    if (!p->constants) p->constants = p->own_constants;
+    uint32_t *slot_of = TD_NEW_N(&p->arena, uint32_t, m->n_allocations);
+    p->shared = TD_NEW_N(&p->arena, const td_payload_t *, m->n_allocations);
+    void **memory = TD_NEW_N(&p->arena, void *, m->n_allocations);
+    if (!slot_of || !p->shared || !memory) return td_arena_fail(&p->arena, err);
+    if ((st = shared_constants(p, m, slot_of, memory, err))) return td_prefix(err, st, "constants");
+    return inline_constants(p, m, err);
+}
+
 static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) {
     td_arena_t *a = &p->arena;
     td_status_t st = TD_OK;
+    if (m->artifact->headers_only)
+        return td_fail(err, TD_USAGE, "the artifact was opened for its headers; a program needs all of it");
     if (m->hlo->replica_count * m->hlo->num_partitions > 1)
         return td_fail(err, TD_UNSUPPORTED, "program for %lld devices; this build runs programs for one device",
                        (long long)(m->hlo->replica_count * m->hlo->num_partitions));
@@ -159,45 +230,42 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
         const td_module_io_t *in = &m->inputs[i];
         p->inputs[i].name = td_arena_strndup(a, in->name, strlen(in->name));
         if (!p->inputs[i].name) return td_arena_fail(a, err);
+        p->inputs[i].path = td_arena_strndup(a, in->path, strlen(in->path));
+        if (!p->inputs[i].path) return td_arena_fail(a, err);
         if ((st = shape_copy(a, in->shape, &p->inputs[i].shape, err))) return st;
         p->input_slot[i] = in->slot;
     }
     for (uint32_t i = 0; i < p->n_outputs; i++) {
         p->outputs[i].name = td_arena_strndup(a, m->outputs[i].name, strlen(m->outputs[i].name));
         if (!p->outputs[i].name) return td_arena_fail(a, err);
+        p->outputs[i].path = "";
         if ((st = shape_copy(a, m->outputs[i].shape, &p->outputs[i].shape, err))) return st;
         p->output_slot[i] = m->outputs[i].slot;
     }
     if ((st = tensors(p, m, err))) return st;
-    td_stream_t *q = NULL;
-    if ((st = p->dev->ops->stream_create(p->dev, TD_STREAM_MAIN, &q, err))) return st;
-    for (uint32_t i = 0; i < m->n_allocations && !st; i++) {
+    for (uint32_t i = 0; i < m->n_slots; i++) {
         const td_buffer_t *b = &m->buffers[i];
         p->slots[i].size = b->size;
-        if (b->is_thread_local || (b->is_constant && !b->literal)) continue;
-        if (b->literal) {
-            st = constant(p, &p->slots[i], b->literal, q, err);
-            continue;
-        }
+        if (i >= m->n_allocations || b->is_thread_local || b->is_constant) continue;
         if (b->is_param && p->input_direct[b->input]) continue;
         p->slots[i].owned = true;
         p->slots[i].offset = p->block_bytes;
         p->block_bytes += (b->size + 511) & ~255ull;
     }
-    for (uint32_t i = m->n_allocations; i < m->n_slots; i++) p->slots[i].size = m->buffers[i].size;
-    if (!st) st = p->dev->ops->stream_sync(q, err);
-    p->dev->ops->stream_destroy(q);
-    return st ? st : lower(p, m, 0, "thunks", m->thunks, &p->thunks, err);
+    if ((st = constants(p, m, err))) return st;
+    return lower(p, m, 0, "thunks", m->thunks, &p->thunks, err);
 }
 
-td_status_t td_program_create(const td_module_t *m, td_device_t *dev, const td_alloc_t *alloc, td_program_t **out,
-                              td_err_t *err) {
+td_status_t td_program_create(const td_module_t *m, const td_program_opts_t *opts, td_program_t **out, td_err_t *err) {
+    const td_alloc_t *alloc = opts->alloc ? opts->alloc : td_alloc_default();
     td_program_t *p = alloc->get(alloc->ctx, sizeof *p, 16);
     if (!p) return td_fail(err, TD_NOMEM, "out of memory");
     memset(p, 0, sizeof *p);
     p->alloc = alloc;
-    p->dev = dev;
-    p->host = dev->host_memory;
+    p->dev = opts->dev;
+    p->charge = opts->charge;
+    p->constants = opts->constants;
+    p->host = p->dev->host_memory;
     p->lanes[0] = (td_lane_plan_t){TD_STREAM_MAIN, -1, 0};
     p->n_lanes = 1;
     p->dropped_wait = TD_NO_WAIT;
@@ -212,9 +280,11 @@ void td_program_destroy(td_program_t *p) {
     if (!p) return;
     release(p, &p->thunks);
     release(p, &p->once);
-    for (uint32_t i = 0; p->slots && i < p->n_slots; i++)
-        if (p->slots[i].constant)
-            p->dev->ops->mem_put(p->dev, p->slots[i].constant, p->slots[i].size ? p->slots[i].size : 1);
+    for (uint32_t i = p->first_made; p->first_made && i < p->n_slots; i++)
+        td_device_give(p->dev, p->charge, p->slots[i].constant, p->slots[i].size);
+    td_device_give(p->dev, p->charge, p->inline_memory, p->inline_bytes);
+    if (p->constants) td_constants_put(p->constants, p->shared, p->n_shared);
+    td_constants_destroy(p->own_constants);
     td_arena_deinit(&p->arena);
     p->alloc->put(p->alloc->ctx, p, sizeof *p);
 }
@@ -224,7 +294,8 @@ uint32_t td_program_output_count(const td_program_t *p) { return p->n_outputs; }
 const td_io_t *td_program_input(const td_program_t *p, uint32_t i) { return i < p->n_inputs ? &p->inputs[i] : NULL; }
 const td_io_t *td_program_output(const td_program_t *p, uint32_t i) { return i < p->n_outputs ? &p->outputs[i] : NULL; }
 const char *td_program_name(const td_program_t *p) { return p->name; }
-uint64_t td_program_bytes(const td_program_t *p) { return sizeof *p + p->arena.reserved_bytes + p->constant_bytes; }
+uint64_t td_program_bytes(const td_program_t *p) { return sizeof *p + p->arena.reserved_bytes + p->inline_bytes + p->made_bytes; }
+uint64_t td_program_constant_bytes(const td_program_t *p) { return p->shared_bytes; }
 uint64_t td_program_binding_bytes(const td_program_t *p) {
     uint64_t sum = p->block_bytes + p->convert_bytes + p->stage_bytes + 1024;
     sum += (p->n_slots + p->max_args) * sizeof(void *);

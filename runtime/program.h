@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parse -> verify -> lower -> run.
  *
- * td_module_parse turns an artifact's messages into arena structs; td_module_verify
- * checks every cross-reference (only it makes what td_program_lower accepts);
- * td_program_lower asks the device for kernels and yields an immutable program.
+ * td_module_open turns an artifact's messages into arena structs and checks every
+ * cross-reference; td_module_need (need.h) tells what running it will take;
+ * td_program_create asks the device for kernels and yields an immutable program.
  * td_binding holds what one execution at a time needs: buffer addresses, temps,
  * outputs, scratch. Running allocates nothing. */
 #ifndef TD_RUNTIME_PROGRAM_H
 #define TD_RUNTIME_PROGRAM_H
 
 #include "proto/artifact.h"
+#include "runtime/constants.h"
 #include "runtime/device.h"
 
 typedef struct td_module td_module_t;     /* parsed and verified; owns its arena, needs the artifact alive */
-typedef struct td_program td_program_t;   /* lowered; independent of artifact and module */
+typedef struct td_program td_program_t;   /* lowered; independent of artifact and module, not of the payload table */
 typedef struct td_binding td_binding_t;   /* one concurrent execution */
 
 typedef struct td_io {
     const char *name;        /* entry parameter's name, or "output_<i>" */
+    const char *path;        /* parameters: what the framework calls it (JAX: its place in the arguments' tree, as
+                              * "params['dense']['kernel']"); "" if the artifact does not say, and for outputs */
     const td_shape_t *shape; /* logical shape, with the artifact's layout */
 } td_io_t;
 
@@ -30,16 +33,27 @@ bool td_module_has_calls(const td_module_t *m);
  * No stage of a user's handler is run. */
 td_status_t td_module_check_calls(const td_module_t *m, td_device_t *dev, td_err_t *err);
 
-td_status_t td_program_create(const td_module_t *m, td_device_t *dev, const td_alloc_t *alloc, td_program_t **out,
-                              td_err_t *err);
+/* All of them outlive the program and its bindings. */
+typedef struct td_program_opts {
+    td_device_t *dev;
+    const td_alloc_t *alloc;    /* NULL: the heap */
+    td_constants_t *constants;  /* of the device, with the artifact's payload table; NULL: a table of the program's own */
+    const td_charge_t *charge;  /* asked before the program, or a binding of it, takes memory of the device: blocks,
+                                 * scratch, what td_program_bind makes. Shared constants are charged to their table.
+                                 * TD_LIMIT when it refuses. NULL: no budget */
+} td_program_opts_t;
+/* Keeps references on the payloads of the constants, so the payload table outlives the program too. */
+td_status_t td_program_create(const td_module_t *m, const td_program_opts_t *opts, td_program_t **out, td_err_t *err);
 void td_program_destroy(td_program_t *p);
 uint32_t td_program_input_count(const td_program_t *p);
 uint32_t td_program_output_count(const td_program_t *p);
 const td_io_t *td_program_input(const td_program_t *p, uint32_t i);
 const td_io_t *td_program_output(const td_program_t *p, uint32_t i);
 const char *td_program_name(const td_program_t *p);
-/* Bytes: the program itself with constants, and one binding. */
+/* Bytes: the program itself with what td_program_bind made; the constants it refers to, which others may share (each
+ * use counted: two equal ones twice); one binding. */
 uint64_t td_program_bytes(const td_program_t *p);
+uint64_t td_program_constant_bytes(const td_program_t *p);
 uint64_t td_program_binding_bytes(const td_program_t *p);
 
 /* Before any binding, at most once: the inputs with fixed[i] set will be these in every run, and their memory

@@ -8,7 +8,7 @@
 typedef struct td_slot {
     uint64_t size, offset; /* offset: in the binding's block, when owned */
     bool owned;            /* has memory in the binding's block */
-    void *constant;        /* constants: device memory of the program */
+    void *constant;        /* constants: their bytes on the device; never written */
 } td_slot_t;
 
 /* A stream of each binding: which logical one it stands for, and the scratch that its kernels need. */
@@ -30,6 +30,11 @@ struct td_program {
     td_arena_t arena;
     const td_alloc_t *alloc;
     td_device_t *dev;
+    const td_charge_t *charge;
+    td_constants_t *constants, *own_constants; /* own: made here, as none was given */
+    const td_payload_t **shared;               /* constants of the table, a reference each */
+    uint32_t n_shared;
+    void *inline_memory; /* the small ones, which are no payloads */
     const char *name;
     td_seq_t thunks;
     td_seq_t once;       /* fixed.c: what runs when inputs are bound, */
@@ -45,7 +50,8 @@ struct td_program {
     td_lane_plan_t lanes[TD_LIMIT_LANES]; /* 0: main */
     uint32_t n_lanes, n_pairs;
     uint32_t dropped_wait; /* tests only: a wait that runs leave out, else TD_NO_WAIT */
-    uint64_t block_bytes, constant_bytes;
+    uint64_t block_bytes, inline_bytes;
+    uint64_t shared_bytes, made_bytes; /* constants of the table; those that td_program_bind made */
     uint64_t convert_bytes; /* host-side outputs that are not the device's own memory */
     uint64_t stage_bytes;   /* arrays as stored, on their way between a host-side tensor and device memory */
     bool host;              /* device memory is host memory */

@@ -51,7 +51,8 @@ static td_status_t create_lanes(td_binding_t *b, td_err_t *err) {
     td_status_t st = TD_OK;
     for (uint32_t i = 0; i < p->n_lanes && !st; i++) {
         st = ops->stream_create(p->dev, p->lanes[i].use, &b->run.lanes[i].stream, err);
-        if (!st) st = ops->mem_get(p->dev, p->lanes[i].scratch + 256, &b->run.lanes[i].scratch, err);
+        if (!st)
+            st = td_device_take(p->dev, p->charge, p->lanes[i].scratch + 256, "scratch", &b->run.lanes[i].scratch, err);
     }
     if (!st && p->n_pairs) st = ops->event_create(p->dev, &b->run.fork, err);
     for (uint32_t i = 0; i < p->n_pairs && !st; i++) st = ops->event_create(p->dev, &b->run.ends[i], err);
@@ -73,7 +74,8 @@ static td_status_t create(td_binding_t *b, td_err_t *err) {
     if (!r->slots || !r->bufs || !r->lanes || !r->ends || !b->convert || !b->stage)
         return td_arena_fail(&b->arena, err);
     if ((st = create_lanes(b, err))) return st;
-    if ((st = p->dev->ops->mem_get(p->dev, p->block_bytes + 256, &b->block, err))) return st;
+    if ((st = td_device_take(p->dev, p->charge, p->block_bytes + 256, "the arrays of a run", &b->block, err)))
+        return st;
     for (uint32_t i = 0; i < p->n_slots; i++)
         r->slots[i] = p->slots[i].constant ? p->slots[i].constant
                       : p->slots[i].owned  ? (char *)b->block + p->slots[i].offset
@@ -102,9 +104,9 @@ void td_binding_destroy(td_binding_t *b) {
     ops->event_destroy(b->run.fork);
     for (uint32_t i = 0; b->run.lanes && i < p->n_lanes; i++) {
         ops->stream_destroy(b->run.lanes[i].stream);
-        ops->mem_put(p->dev, b->run.lanes[i].scratch, p->lanes[i].scratch + 256);
+        td_device_give(p->dev, p->charge, b->run.lanes[i].scratch, p->lanes[i].scratch + 256);
     }
-    ops->mem_put(p->dev, b->block, p->block_bytes + 256);
+    td_device_give(p->dev, p->charge, b->block, p->block_bytes + 256);
     td_arena_deinit(&b->arena);
     b->alloc->put(b->alloc->ctx, b, sizeof *b);
 }

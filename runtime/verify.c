@@ -34,7 +34,8 @@ static td_status_t inputs(td_module_t *m, td_err_t *err) {
     m->n_inputs = h->n_entry_params;
     if (!(m->inputs = TD_NEW_N(&m->arena, td_module_io_t, m->n_inputs))) return td_arena_fail(&m->arena, err);
     for (uint32_t i = 0; i < m->n_inputs; i++) {
-        m->inputs[i] = (td_module_io_t){h->entry->params[i]->name, h->entry_params[i], UINT32_MAX};
+        m->inputs[i] = (td_module_io_t){h->entry->params[i]->name, h->entry->params[i]->op_name, h->entry_params[i],
+                                          UINT32_MAX};
         if (h->entry_params[i]->type == TD_TUPLE) return td_fail(err, TD_UNSUPPORTED, "parameter %u is a tuple", i);
     }
     for (uint32_t i = 0; i < m->n_allocations; i++) {
@@ -67,7 +68,7 @@ static td_status_t outputs(td_module_t *m, td_err_t *err) {
         if (s->type == TD_TUPLE) return td_fail(err, TD_UNSUPPORTED, "output %u is a nested tuple", i);
         char *name = td_arena_printf(&m->arena, "output_%u", i);
         if (!name) return td_arena_fail(&m->arena, err);
-        m->outputs[i] = (td_module_io_t){name, s, UINT32_MAX};
+        m->outputs[i] = (td_module_io_t){name, "", s, UINT32_MAX};
     }
     for (size_t k = 0; k < e->n_output_info_map; k++) {
         const Xla__ShapeIndexProto *ix = e->output_info_map[k]->shape_index;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model.yaml: what a model says about itself.
  *
- * It may lie in <store>/<model>/ and in <store>/<model>/<version>/; a key of the version's file wins. Every key is
- * optional; an unknown key, a repeated key and a wrong kind of value are errors that name file, line and key.
+ * It may lie in <store>/<model>/ and in <store>/<model>/<version>/; a key of the version's file replaces the model's
+ * with all that is in it. Every key is optional; an unknown key, a repeated key and a wrong kind of value are errors
+ * that name file, line and key.
  *
  *   the model's file only
  *   versions: all              or latest (the default: the newest), {latest: 2}, or a list: [1, 3]
@@ -16,7 +17,8 @@
  *   both
  *   concurrency: 1             executions at the same time; the daemon's `threads` is the default and the most
  *   inputs: [image]            names of the inputs that a request gives, in parameter order; instead of a name
- *                              also {name: image, shape: [1, 28, 28], datatype: FP32}, checked against the artifact
+ *                              also {name: image, shape: [1, 28, 28], datatype: FP32}, checked against the artifact;
+ *                              a dim of -1 may be any
  *   outputs: [logits]          likewise
  *   weights: [1, params.w]     parameters (index, name or tree path) that must be bound; or a map:
  *     files: [a.safetensors]     instead of weights.safetensors or model.safetensors.index.json
@@ -35,6 +37,7 @@
 #define TD_STORE_MODEL_YAML_H
 
 #include "base/arena.h"
+#include "base/limits.h"
 
 /* A text of the file, and where it stands. */
 typedef struct td_word {
@@ -59,7 +62,7 @@ typedef struct td_word_pairs {
 
 typedef struct td_tensor_config { /* an entry of inputs or outputs */
     td_word_t name, datatype;
-    int64_t *dims;
+    int64_t *dims; /* -1: any */
     uint32_t rank;
     bool shaped;
     td_word_t shape; /* where the shape stands */
@@ -94,6 +97,7 @@ typedef struct td_model_yaml {
     td_word_t default_version;
     td_word_pairs_t labels; /* label: version */
     td_load_mode_t load;
+    bool load_given; /* else the daemon's setting holds */
     bool pin;
     uint32_t priority;
     uint64_t idle_unload_ms;
@@ -113,12 +117,12 @@ typedef struct td_model_yaml {
     uint32_t sequence_max;     /* default 64 */
 } td_model_yaml_t;
 
-/* Entries of one list; a program cannot have more arguments. */
-#define TD_MODEL_YAML_LIST_MAX 4096
+/* Entries of one list. */
+#define TD_MODEL_YAML_LIST_MAX TD_LIMIT_YAML_ENTRIES
 
 void td_model_yaml_defaults(td_model_yaml_t *out);
-/* Text in, strings in the arena; keys that the text gives replace those in *out. path is for messages and stays
- * in td_word_t.file. model_level: the file lies beside the versions. */
+/* Text in, strings in the arena; keys that the text gives replace those in *out, which is untouched on failure. path
+ * is for messages; a copy stays in td_word_t.file. model_level: the file lies beside the versions. */
 td_status_t td_model_yaml_parse(const char *text, size_t size, const char *path, bool model_level, td_arena_t *arena,
                                   td_model_yaml_t *out, td_err_t *err);
 /* A file that is not there changes nothing. */

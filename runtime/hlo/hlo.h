@@ -77,6 +77,7 @@ typedef struct td_ints {
 typedef struct td_literal {
     const td_shape_t *shape;
     td_span_t bytes;
+    const struct td_payload *payload;    /* whose bytes these are, all of them; NULL: they are in the arena or message */
     const struct td_literal *elements; /* shape->rank of them for a tuple */
 } td_literal_t;
 
@@ -131,6 +132,7 @@ struct td_hlo_instr {
 
     td_ints_t dimensions; /* broadcast, reduce, transpose, reverse, concatenate, iota, sort, map */
     int64_t parameter_number;
+    const char *op_name; /* parameters: what the framework calls it (metadata), as "params['dense']['bias']"; else NULL */
     int64_t tuple_index;
     const td_literal_t *literal;
     td_slice_dim_t *slice;  /* slice: operand-rank entries */

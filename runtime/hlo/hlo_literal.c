@@ -38,13 +38,25 @@ static td_status_t relayout(td_arena_t *arena, const td_shape_t *from, const td_
 }
 
 static td_status_t array_bytes(td_arena_t *arena, const td_artifact_t *a, const Xla__LiteralProto *p,
-                               const td_shape_t *s, td_span_t *out, td_err_t *err) {
+                               const td_shape_t *s, td_literal_t *out, td_err_t *err) {
     td_span_t b = {NULL, 0};
-#define BYTES(T, f) case T: b = td_artifact_bytes(a, p->has_##f##_payload, p->f##_payload, p->f.data, p->f.len); break;
-#define WORDS(T, f) case T: b = td_artifact_bytes(a, p->has_##f##_payload, p->f##_payload, p->f, p->n_##f * sizeof *p->f); break;
+    const td_payload_t *payload = NULL;
+#define PAYLOAD(f) \
+    if (p->has_##f##_payload && p->f##_payload < a->n_payloads) payload = a->payloads[p->f##_payload]
+#define BYTES(T, f)                                                                          \
+    case T:                                                                                  \
+        PAYLOAD(f);                                                                          \
+        b = td_artifact_bytes(a, p->has_##f##_payload, p->f##_payload, p->f.data, p->f.len); \
+        break;
+#define WORDS(T, f)                                                                                       \
+    case T:                                                                                               \
+        PAYLOAD(f);                                                                                       \
+        b = td_artifact_bytes(a, p->has_##f##_payload, p->f##_payload, p->f, p->n_##f * sizeof *p->f);    \
+        break;
     switch (s->type) {
     case TD_PRED:
         if (p->has_preds_payload) {
+            PAYLOAD(preds);
             b = td_artifact_bytes(a, 1, p->preds_payload, NULL, 0);
         } else {
             uint8_t *v = td_arena_zalloc(arena, p->n_preds);
@@ -65,7 +77,8 @@ static td_status_t array_bytes(td_arena_t *arena, const td_artifact_t *a, const 
     }
     if (b.size != s->bytes)
         return td_fail(err, TD_MALFORMED, "literal has %zu bytes, its shape %llu", b.size, (unsigned long long)s->bytes);
-    *out = b;
+    out->bytes = b;
+    out->payload = payload;
     return TD_OK;
 }
 
@@ -93,10 +106,12 @@ static td_status_t parse(td_arena_t *arena, const td_artifact_t *a, const Xla__L
         return td_fail(err, TD_MALFORMED, "literal is %s, instruction %s", td_shape_print(own, 0, x, sizeof x),
                        td_shape_print(want, 0, y, sizeof y));
     }
-    if ((st = array_bytes(arena, a, p, own, &l->bytes, err))) return st;
+    if ((st = array_bytes(arena, a, p, own, l, err))) return st;
     if (own->count > 1 && own->rank &&
-        memcmp(own->minor_to_major, want->minor_to_major, own->rank * sizeof *own->minor_to_major))
+        memcmp(own->minor_to_major, want->minor_to_major, own->rank * sizeof *own->minor_to_major)) {
+        l->payload = NULL;
         return relayout(arena, own, want, &l->bytes, err);
+    }
     return TD_OK;
 }
 

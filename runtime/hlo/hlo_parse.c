@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "executable.pb-c.h"
+#include "proto/wire.h"
 #include "runtime/shape_parse.h"
 
 /* (computation, id) -> pointer, open addressing. Computations themselves use owner UINT32_MAX. */
@@ -58,6 +59,14 @@ static td_status_t config(ctx_t *c, const Xla__HloInstructionProto *p, td_hlo_in
     return TD_OK;
 }
 
+/* op_name of a parameter's metadata (OpMetadata, xla_data.proto); "" if there is none that can be read. */
+static const char *op_name(ctx_t *c, td_span_t metadata) {
+    enum { OP_NAME = 2 };
+    td_span_t name = {0};
+    if (!td_wire_scan(metadata, OP_NAME, &name)) name.size = 0;
+    return td_arena_strndup(c->arena, name.size ? (const char *)name.data : "", name.size);
+}
+
 static td_status_t instr(ctx_t *c, uint32_t ci, const Xla__HloInstructionProto *p, td_hlo_instr_t *in) {
     td_status_t st;
     if (!(in->name = str(c, p->name)) || !(in->opcode_name = str(c, p->opcode))) return td_arena_fail(c->arena, c->err);
@@ -78,6 +87,9 @@ static td_status_t instr(ctx_t *c, uint32_t ci, const Xla__HloInstructionProto *
     in->called = called;
     in->n_called = (uint32_t)p->n_called_computation_ids;
     if ((st = td_hlo_parse_attrs(c->arena, p, in, c->err)) || (st = config(c, p, in))) return st;
+    if (in->opcode == TD_HLO_PARAMETER &&
+        !(in->op_name = op_name(c, (td_span_t){p->metadata.data, p->has_metadata ? p->metadata.len : 0})))
+        return td_arena_fail(c->arena, c->err);
     if (in->opcode == TD_HLO_CONSTANT && p->literal &&
         (st = td_hlo_parse_literal(c->arena, c->a, p->literal, in->shape, &in->literal, c->err))) return st;
     if (!insert(c, ci, p->id, in)) return td_fail(c->err, TD_MALFORMED, "id %lld occurs twice", (long long)p->id);

@@ -34,21 +34,21 @@ static CUresult run(fk_item_t *base) {
 }
 static void drop(fk_item_t *base) { free(((copy_item_t *)base)->staged); }
 
+static void use(copy_item_t *it, fk_mem_t *m, uint64_t addr, bool write) {
+    it->base.uses[it->base.n_uses++] = (fk_use_t){m, addr, it->bytes, write, !write};
+}
 /* One side of the copy: its bytes, and the use of its memory. */
-static CUresult device_side(copy_item_t *it, fk_stream_t *s, const copy_op_t *op, uint64_t addr, bool write, uint8_t **p) {
+static CUresult device_side(copy_item_t *it, const copy_op_t *op, uint64_t addr, bool write, uint8_t **p) {
     fk_mem_t *m = fk_mem_find(addr, op->bytes, write ? "destination" : "source");
     if (!m) return CUDA_ERROR_INVALID_VALUE;
-    fk_access(s, m, addr, op->bytes, write, op->call, !write);
-    it->base.uses[it->base.n_uses++] = m;
+    use(it, m, addr, write);
     *p = fk_mem_at(m, addr);
     return CUDA_SUCCESS;
 }
-static CUresult host_side(copy_item_t *it, fk_stream_t *s, const copy_op_t *op, uint64_t addr, bool write,
-                          uint8_t **p, bool *pageable) {
+static CUresult host_side(copy_item_t *it, const copy_op_t *op, uint64_t addr, bool write, uint8_t **p, bool *pageable) {
     fk_mem_t *m = fk_mem_host((void *)(uintptr_t)addr, op->bytes);
     if (m) {
-        fk_access(s, m, addr, op->bytes, write, op->call, !write);
-        it->base.uses[it->base.n_uses++] = m;
+        use(it, m, addr, write);
     } else if (fk_mem_is_device(addr)) {
         return fk_fault(FK_POINTER, CUDA_ERROR_INVALID_VALUE, "%#llx is a device address where host memory belongs",
                         (unsigned long long)addr);
@@ -60,12 +60,12 @@ static CUresult host_side(copy_item_t *it, fk_stream_t *s, const copy_op_t *op, 
     return CUDA_SUCCESS;
 }
 
-static CUresult fill_in(copy_item_t *it, fk_stream_t *s, const copy_op_t *op, bool *pageable) {
+static CUresult fill_in(copy_item_t *it, const copy_op_t *op, bool *pageable) {
     uint8_t *src = NULL;
-    CUresult r = op->way == TO_HOST ? host_side(it, s, op, op->dst, true, &it->dst, pageable)
-                                    : device_side(it, s, op, op->dst, true, &it->dst);
-    if (!r && op->way == TO_DEVICE) r = host_side(it, s, op, op->src, false, &src, pageable);
-    else if (!r && (op->way == TO_HOST || op->way == BETWEEN)) r = device_side(it, s, op, op->src, false, &src);
+    CUresult r = op->way == TO_HOST ? host_side(it, op, op->dst, true, &it->dst, pageable)
+                                    : device_side(it, op, op->dst, true, &it->dst);
+    if (!r && op->way == TO_DEVICE) r = host_side(it, op, op->src, false, &src, pageable);
+    else if (!r && (op->way == TO_HOST || op->way == BETWEEN)) r = device_side(it, op, op->src, false, &src);
     if (!r && op->way == TO_DEVICE && *pageable && !op->op.replayed) {
         it->staged = malloc(op->bytes);
         if (!it->staged) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -86,10 +86,11 @@ static CUresult push(const fk_op_t *base, fk_stream_t *s) {
     if (!r) {
         it->base.run = run;
         it->base.drop = drop;
+        it->base.who = op->call;
         it->way = op->way;
         it->bytes = op->bytes;
         it->value = op->value;
-        r = fill_in(it, s, op, &pageable);
+        r = fill_in(it, op, &pageable);
     }
     if (r) {
         if (it) free(it->base.uses);

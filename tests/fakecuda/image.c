@@ -8,7 +8,8 @@
 #include "base/checked.h"
 
 enum { EM_OF_CUDA = 190, ENTRY = 0x10, MOST_PARAMS = 4096 };
-enum { ATTR_MAX_THREADS = 0x05, ATTR_REQUIRED_THREADS = 0x10, ATTR_PARAM = 0x17, ATTR_PARAM_BYTES = 0x19 };
+enum { ATTR_MAX_THREADS = 0x05, ATTR_REQUIRED_THREADS = 0x10, ATTR_PARAM = 0x17, ATTR_PARAM_BYTES = 0x19,
+    ATTR_REGISTERS = 0x2f };
 enum { FORMAT_BYTES = 4 };
 
 static Elf64_Ehdr header(const void *image) {
@@ -83,7 +84,9 @@ static uint16_t u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
 static uint32_t u32(const uint8_t *p) { return u16(p) | (uint32_t)u16(p + 2) << 16; }
 
 static void attribute(fk_kernel_info_t *k, uint8_t number, const uint8_t *v, size_t n) {
-    if (number == ATTR_PARAM && n >= 12) {
+    if (number == ATTR_REGISTERS && n >= 8) {
+        if (u32(v) == k->symbol) k->registers = u32(v + 4);
+    } else if (number == ATTR_PARAM && n >= 12) {
         fk_param_t *p = fk_image_param(k, u16(v + 4));
         if (p) *p = (fk_param_t){u16(v + 6), u32(v + 8) >> 18};
     } else if (number == ATTR_PARAM_BYTES && n >= 2) {
@@ -124,7 +127,9 @@ static void symbols(fk_image_t *im, const Elf64_Ehdr *h, const Elf64_Shdr *table
         if (!*name || s.st_shndx == SHN_UNDEF || s.st_shndx >= h->e_shnum) continue;
         Elf64_Shdr home = section(im->bytes, h, im->size, s.st_shndx);
         if (ELF64_ST_TYPE(s.st_info) == STT_FUNC && s.st_other & ENTRY) {
-            fk_image_kernel(im, name, strlen(name))->registers = home.sh_info >> 24;
+            fk_kernel_info_t *k = fk_image_kernel(im, name, strlen(name));
+            k->symbol = (uint32_t)(i / sizeof(Elf64_Sym));
+            k->registers = home.sh_info >> 24;
         } else if (ELF64_ST_TYPE(s.st_info) == STT_OBJECT && s.st_size) {
             variable(im, &home, name, &s);
         }
@@ -149,9 +154,10 @@ static CUresult elf(fk_image_t *im, const char **why) {
         const char *name = text(im, &names, s.sh_name);
         const char *of = !strncmp(name, info, sizeof info - 1) ? name + sizeof info - 1
                          : !strncmp(name, shared, sizeof shared - 1) ? name + sizeof shared - 1 : NULL;
-        for (uint32_t k = 0; of && s.sh_type != SHT_NULL && k < im->n_kernels; k++) {
-            if (strcmp(im->kernels[k].name, of)) continue;
-            if (name[4] == 's') im->kernels[k].static_shared = (uint32_t)s.sh_size;
+        bool whole = !strcmp(name, ".nv.info"); /* of all kernels */
+        for (uint32_t k = 0; (of || whole) && s.sh_type != SHT_NULL && k < im->n_kernels; k++) {
+            if (of && strcmp(im->kernels[k].name, of)) continue;
+            if (of && name[4] == 's') im->kernels[k].static_shared = (uint32_t)s.sh_size;
             else if (s.sh_type != SHT_NOBITS) attributes(&im->kernels[k], im->bytes + s.sh_offset, s.sh_size);
         }
     }

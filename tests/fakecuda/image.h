@@ -6,7 +6,7 @@
  * attribute is format (1 byte), number (1 byte), then a 2-byte value, or for format 4 a 2-byte size and that many
  * bytes. Number 0x17 describes a parameter: u32 index, u16 ordinal, u16 offset, u32 whose bits from 18 up are the
  * size; 0x19 all parameters' bytes; 0x05 the most threads of a block, 0x10 those it must have (three u32). The
- * section's sh_info has the registers from bit 24 up. e_flags hold the architecture, 90 for sm_90: from bit 8 up
+ * registers are in the code section's sh_info, from bit 24 up, or in .nv.info: number 0x2f, u32 symbol, u32 count. e_flags hold the architecture, 90 for sm_90: from bit 8 up
  * where EI_ABIVERSION is 8, in the low byte before. (Seen in the output of ptxas 12.8 and 13.0.)
  * Thread: any; an open image does not change. */
 #ifndef FAKECUDA_IMAGE_H
@@ -21,7 +21,7 @@ typedef struct fk_kernel_info {
     char *name;
     fk_param_t *params;
     uint32_t n_params, param_bytes;
-    uint32_t max_threads, static_shared, registers;
+    uint32_t max_threads, static_shared, registers, symbol;
     uint32_t required[3]; /* threads of a block; 0: any */
 } fk_kernel_info_t;
 typedef struct fk_variable {

@@ -59,8 +59,7 @@ static CUresult address(launch_item_t *it, fk_stream_t *s, uint32_t i, uint64_t 
     if (m->ctx != s->base.ctx && m->kind != FK_MEM_PINNED && m->kind != FK_MEM_REGISTERED)
         fk_fault(FK_CONTEXT, 0, "%s is memory of device %d, the launch is on device %d", what, m->ctx->device,
                  s->base.ctx->device);
-    fk_access(s, m, addr, bytes, write, name, i);
-    it->base.uses[it->base.n_uses++] = m;
+    it->base.uses[it->base.n_uses++] = (fk_use_t){m, addr, bytes, write, i};
     it->memory[i] = fk_mem_at(m, addr);
     return CUDA_SUCCESS;
 }
@@ -109,8 +108,9 @@ static CUresult of_builtin(launch_item_t *it, fk_stream_t *s, const uint8_t *blo
 static CUresult fill_in(launch_item_t *it, fk_stream_t *s, const launch_op_t *op) {
     fk_function_t *f = op->function;
     it->function = f;
-    it->base.uses[it->base.n_uses++] = f->module->code;
-    fk_access(s, f->module->code, f->module->code->addr, f->module->code->size, false, f->info->name, 0);
+    fk_mem_t *code = f->module->code;
+    it->base.who = f->name;
+    it->base.uses[it->base.n_uses++] = (fk_use_t){code, code->addr, code->size, false, 0};
     if (f->meaning) return of_artifact(it, s, op->block);
     if (f->builtin) return of_builtin(it, s, op->block);
     if (fk_config.empty) return CUDA_SUCCESS;
@@ -122,7 +122,7 @@ static CUresult push(const fk_op_t *base, fk_stream_t *s) {
     if (!op->function->base.live)
         return fk_fault(FK_HANDLE, CUDA_ERROR_INVALID_HANDLE, "'%s' was unloaded by %s", info->name, op->function->base.died);
     launch_item_t *it = calloc(1, sizeof *it + info->n_params * sizeof(void *));
-    if (it) it->base.uses = calloc(info->n_params + 1, sizeof(fk_mem_t *));
+    if (it) it->base.uses = calloc(info->n_params + 1, sizeof(fk_use_t));
     if (it) it->block = malloc(info->param_bytes + 1);
     CUresult r = it && it->base.uses && it->block ? fill_in(it, s, op) : CUDA_ERROR_OUT_OF_MEMORY;
     if (r) {

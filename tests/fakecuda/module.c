@@ -86,7 +86,7 @@ FK_EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, co
     while (f && f->info != info) f = f->next;
     if (!f) {
         f = fk_obj_new(FK_FUNCTION, sizeof *f, m->base.ctx);
-        if (!f) return fk_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        if (!f || !(f->name = strdup(name))) return fk_leave(CUDA_ERROR_OUT_OF_MEMORY);
         f->module = m;
         f->info = info;
         f->meaning = fk_meaning_find(m->image.hash, name);

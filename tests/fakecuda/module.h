@@ -23,6 +23,7 @@ typedef struct fk_function {
     const fk_builtin_t *builtin; /* NULL both: nothing is known of it but its parameters */
     fk_lowered_t *lowered;
     uint64_t dynamic_shared; /* what was allowed */
+    const char *name;        /* a copy that outlives the module, as records of accesses do */
 } fk_function_t;
 
 #endif

@@ -85,11 +85,13 @@ static void told(const fk_mem_t *m, const fk_access_t *a, const fk_access_t *b) 
              (unsigned long long)(b->end - m->addr), fk_mem_kind_name(m->kind), m->number);
 }
 
-void fk_access(fk_stream_t *s, fk_mem_t *m, uint64_t addr, uint64_t bytes, bool write, const char *who, unsigned arg) {
-    if (!fk_config.races || !bytes) return;
+void fk_access(fk_stream_t *s, const fk_use_t *use, const char *who) {
+    fk_mem_t *m = use->mem;
+    bool write = use->write;
+    if (!fk_config.races || !use->bytes) return;
     if (!s->slot) take_slot(s);
-    fk_access_t now = {.begin = addr, .end = addr + bytes, .seq = slots[s->slot - 1].count + 1, .slot = s->slot - 1,
-                       .write = write, .who = who, .arg = arg};
+    fk_access_t now = {.begin = use->addr, .end = use->addr + use->bytes, .seq = slots[s->slot - 1].count + 1, .slot = s->slot - 1,
+                       .write = write, .who = who, .arg = use->arg};
     bool known = false;
     for (fk_access_t **p = &m->accesses, *a; (a = *p);) {
         bool before = a->slot == now.slot || at(s->clock, a->slot) >= a->seq;

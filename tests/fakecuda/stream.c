@@ -48,8 +48,8 @@ void fk_mark_await(fk_mark_t *m) {
 static void finish(fk_stream_t *s, fk_item_t *it, CUresult r) {
     if (r) fk_poison(s->base.ctx, r);
     for (uint32_t i = 0; i < it->n_uses; i++) {
-        it->uses[i]->in_flight--;
-        fk_mem_unuse(it->uses[i]);
+        it->uses[i].mem->in_flight--;
+        fk_mem_unuse(it->uses[i].mem);
     }
     if (it->drop) it->drop(it);
     if (it->mark) {
@@ -137,8 +137,11 @@ static bool start(fk_stream_t *s) {
     return true;
 }
 
-static void append(fk_stream_t *s, fk_item_t *it) {
-    for (uint32_t i = 0; i < it->n_uses; i++) it->uses[i]->in_flight++;
+void fk_push(fk_stream_t *s, fk_item_t *it) {
+    for (uint32_t i = 0; i < it->n_uses; i++) {
+        it->uses[i].mem->in_flight++;
+        fk_access(s, &it->uses[i], it->who);
+    }
     fk_clock_tick(s);
     if (fk_config.run_inline || (!s->thread && !start(s))) { /* all that it may wait for is done */
         CUresult r = it->run && !s->base.ctx->sticky ? it->run(it) : CUDA_SUCCESS;
@@ -159,10 +162,8 @@ static void order_after(fk_stream_t *s, fk_stream_t *before) {
     fk_clock_join(&s->clock, m->clock);
     it->wait = m;
     if (m->done) finish(s, it, CUDA_SUCCESS);
-    else append(s, it);
+    else fk_push(s, it);
 }
-
-void fk_push(fk_stream_t *s, fk_item_t *it) { append(s, it); }
 
 /* ---- streams ---- */
 fk_stream_t *fk_stream_new(fk_ctx_t *c, unsigned flags, bool null) {

@@ -22,9 +22,16 @@ struct fk_item {
     CUresult (*run)(fk_item_t *it); /* without the lock; an error ends the context. NULL: nothing to do */
     void (*drop)(fk_item_t *it);    /* with the lock, after it has run; frees what the item has of its own, or NULL */
     fk_mark_t *wait, *mark;         /* held; wait: not before that is done; mark: done after this */
-    fk_mem_t **uses;                /* counted as in flight from the push on; allocated with malloc */
+    struct fk_use *uses;            /* memory it touches: in flight from the push on; allocated with malloc */
     uint32_t n_uses;
+    const char *who;                /* kernel or call; lives on */
 };
+typedef struct fk_use {
+    fk_mem_t *mem;
+    uint64_t addr, bytes;
+    bool write;
+    unsigned arg;
+} fk_use_t;
 
 typedef struct fk_stream {
     fk_obj_t base;
@@ -62,8 +69,8 @@ typedef struct fk_clock fk_clock_t;
 fk_clock_t *fk_clock_copy(const fk_clock_t *c);
 void fk_clock_free(fk_clock_t *c);
 void fk_clock_join(fk_clock_t **into, const fk_clock_t *c);
-/* The next item of the stream touches the range. who: kernel or call, lives on; arg: its argument. */
-void fk_access(fk_stream_t *s, fk_mem_t *m, uint64_t addr, uint64_t bytes, bool write, const char *who, unsigned arg);
+/* The next item of the stream touches the range. who: as of an item. */
+void fk_access(fk_stream_t *s, const fk_use_t *use, const char *who);
 /* The stream has one item more. */
 void fk_clock_tick(fk_stream_t *s);
 /* The stream ends: another one may count in its place. */

@@ -48,7 +48,7 @@ static td_status_t load(const unsigned char *data, size_t size) {
     td_status_t s = td_artifact_open((td_span_t){copy, size}, table, &counter.base, &a, &err);
     free(copy);
     if (s == TD_OK) s = td_module_open(a, &counter.base, &m, &err);
-    if (s == TD_OK && device) s = td_program_create(m, device, &counter.base, &p, &err);
+    if (s == TD_OK && device) s = td_program_create(m, &(td_program_opts_t){.dev = device, .alloc = &counter.base}, &p, &err);
     if (s != TD_OK) ck_assert_msg(err.text[0] != '\0', "an error without a text, code %d", (int)s);
     td_program_destroy(p);
     td_module_close(m);

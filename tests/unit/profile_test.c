@@ -110,7 +110,7 @@ START_TEST(a_program_tells_its_thunks) {
     exe->n_thunks = 1;
     ck_assert(!td_host_device_create(td_alloc_default(), &dev, &err));
     ck_assert_msg(!td_module_open(artifact, td_alloc_default(), &m, &err), "%s", err.text);
-    ck_assert_msg(!td_program_create(m, dev, td_alloc_default(), &program, &err), "%s", err.text);
+    ck_assert_msg(!td_program_create(m, &(td_program_opts_t){.dev = dev}, &program, &err), "%s", err.text);
     td_module_close(m);
     for (uint32_t i = 0; i < td_program_input_count(program); i++)
         inputs[i] = td_arena_zalloc(&arena, td_io_host_bytes(td_program_input(program, i)->shape) + 64);

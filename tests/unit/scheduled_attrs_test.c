@@ -167,7 +167,7 @@ START_TEST(sample_without_thunks) {
         if (k) e->n_thunks = e->n_output_info_map = e->n_constants = 0, e->buffer_allocations = NULL;
         ck_assert_msg(td_module_open(a, td_alloc_default(), &m, &err) == TD_OK, "%s", err.text);
         ck_assert_int_eq(m->scheduled, k);
-        ck_assert_msg(td_program_create(m, dev, td_alloc_default(), &p, &err) == TD_OK, "%s", err.text);
+        ck_assert_msg(td_program_create(m, &(td_program_opts_t){.dev = dev}, &p, &err) == TD_OK, "%s", err.text);
         ck_assert_int_eq(td_binding_create(p, td_alloc_default(), &b, &err), TD_OK);
         uint32_t n = td_program_input_count(p);
         ck_assert_uint_le(n, 8);

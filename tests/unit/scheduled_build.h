@@ -271,7 +271,7 @@ static inline void run_built(const void *const *inputs, void *const *outputs, co
     const void *out[8];
     ck_assert_msg(td_host_device_create(td_alloc_default(), &dev, &err) == TD_OK, "%s", err.text);
     ck_assert_msg(td_module_open(&artifact, td_alloc_default(), &m, &err) == TD_OK, "%s", err.text);
-    ck_assert_msg(td_program_create(m, dev, td_alloc_default(), &p, &err) == TD_OK, "%s", err.text);
+    ck_assert_msg(td_program_create(m, &(td_program_opts_t){.dev = dev}, &p, &err) == TD_OK, "%s", err.text);
     ck_assert_uint_ge(td_program_output_count(p), n_outputs);
     ck_assert_uint_le(td_program_output_count(p), 8);
     ck_assert_msg(td_binding_create(p, td_alloc_default(), &b, &err) == TD_OK, "%s", err.text);

@@ -259,7 +259,7 @@ START_TEST(device_without_compiler) {
     const td_device_ops_t *own = dev->ops;
     ops.name = "other", ops.compiles = false;
     dev->ops = &ops;
-    ck_assert_int_eq(td_program_create(m, dev, td_alloc_default(), &p, &err), TD_UNSUPPORTED);
+    ck_assert_int_eq(td_program_create(m, &(td_program_opts_t){.dev = dev}, &p, &err), TD_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(err.text, "export the model anew"));
     dev->ops = own;
     td_module_close(m);

@@ -111,7 +111,7 @@ static void open_program(const char *options) { /* of the host device */
     ck_assert_msg(!td_host_device_open(options, &spoilt, &dev, &err), "%s", err.text);
     dev->light_bytes = light;
     ck_assert_msg(!td_module_open(artifact, &counter.base, &m, &err), "%s", err.text);
-    ck_assert_msg(!td_program_create(m, dev, &counter.base, &program, &err), "%s", err.text);
+    ck_assert_msg(!td_program_create(m, &(td_program_opts_t){.dev = dev, .alloc = &counter.base}, &program, &err), "%s", err.text);
     td_module_close(m);
     make_inputs();
 }
@@ -337,7 +337,7 @@ START_TEST(errors_name_the_branch) {
     exe()->thunks[2] = b;
     ck_assert_int_eq(td_host_device_create(&counter.base, &dev, &err), TD_OK);
     td_status_t st = td_module_open(artifact, &counter.base, &m, &err);
-    if (!st) st = td_program_create(m, dev, &counter.base, &program, &err);
+    if (!st) st = td_program_create(m, &(td_program_opts_t){.dev = dev, .alloc = &counter.base}, &program, &err);
     ck_assert(st && strstr(err.text, "branch 0") && !strstr(err.text, "condition["));
     td_module_close(m);
     td_device_destroy(dev);

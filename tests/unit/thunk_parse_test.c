@@ -289,7 +289,7 @@ static void run_sample(const td_artifact_t *a, float out[4]) {
     td_device_t *dev = NULL;
     ck_assert(!td_host_device_create(td_alloc_default(), &dev, &err));
     ck_assert_msg(!td_module_open(a, td_alloc_default(), &m, &err), "%s", err.text);
-    ck_assert_msg(!td_program_create(m, dev, td_alloc_default(), &p, &err), "%s", err.text);
+    ck_assert_msg(!td_program_create(m, &(td_program_opts_t){.dev = dev}, &p, &err), "%s", err.text);
     ck_assert(!td_binding_create(p, td_alloc_default(), &b, &err));
     const void *in[64], *results[64];
     static _Alignas(64) uint8_t data[1 << 22];

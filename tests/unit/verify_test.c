@@ -187,7 +187,7 @@ START_TEST(spoilt_field_is_refused) {
     cases[_i].spoil((exe_t *)(uintptr_t)artifact->exe);
     td_status_t s = td_module_open(artifact, &counter.base, &m, &err);
     /* What only the device needs (the instruction of a kernel) is found missing at lowering. */
-    if (s == TD_OK && cases[_i].spoil == unknown_annotation) s = td_program_create(m, dev, &counter.base, &p, &err);
+    if (s == TD_OK && cases[_i].spoil == unknown_annotation) s = td_program_create(m, &(td_program_opts_t){.dev = dev, .alloc = &counter.base}, &p, &err);
     ck_assert_msg(s != TD_OK, "%s is accepted", cases[_i].name);
     ck_assert_msg(err.text[0], "%s: no text", cases[_i].name);
     td_program_destroy(p);
@@ -206,7 +206,7 @@ START_TEST(memory_is_planned) {
     ck_assert_int_eq(td_host_device_create(&counter.base, &dev, &err), TD_OK);
     ck_assert_msg(td_module_open(artifact, &counter.base, &m, &err) == TD_OK, "%s", err.text);
     unsigned long long before = counter.gets;
-    ck_assert_msg(td_program_create(m, dev, &counter.base, &p, &err) == TD_OK, "%s", err.text);
+    ck_assert_msg(td_program_create(m, &(td_program_opts_t){.dev = dev, .alloc = &counter.base}, &p, &err) == TD_OK, "%s", err.text);
     ck_assert_uint_lt(counter.gets - before, 24);
     ck_assert_int_eq(td_binding_create(p, &counter.base, &b, &err), TD_OK);
     td_module_close(m);
@@ -250,7 +250,7 @@ START_TEST(each_allocation_may_fail) {
         td_status_t s = td_payload_table_create(&c.base, &t, &err);
         if (s == TD_OK) s = td_artifact_open_file(sample, t, &c.base, &a, &err);
         if (s == TD_OK) s = td_module_open(a, &c.base, &m, &err);
-        if (s == TD_OK) s = td_program_create(m, dev, &c.base, &p, &err);
+        if (s == TD_OK) s = td_program_create(m, &(td_program_opts_t){.dev = dev, .alloc = &c.base}, &p, &err);
         if (s == TD_OK) s = td_binding_create(p, &c.base, &b, &err);
         bool reached = c.gets >= n;
         td_binding_destroy(b);

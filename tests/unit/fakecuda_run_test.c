@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels of an artifact on the stand-in driver: the sample's answer is the host device's, in any order of the
+ * streams' work; and a launch that is not what the artifact says is a fault. */
+#include <math.h>
+
+#include "executable.pb-c.h"
+#include "proto/artifact.h"
+#include "runtime/device.h"
+#include "runtime/program.h"
+#include "tests/unit/fakecuda_case.h"
+
+static const char sample[] = "samples/store/digits/1/h100_sxm.aot";
+static td_payload_table_t *table;
+static td_artifact_t *artifact;
+
+static void open_sample(void) {
+    td_err_t err = {0};
+    setenv("FAKECUDA_ARTIFACT", sample, 1);
+    ck_assert_int_eq(td_payload_table_create(td_alloc_default(), &table, &err), TD_OK);
+    ck_assert_msg(td_artifact_open_file(sample, table, td_alloc_default(), &artifact, &err) == TD_OK, "%s", err.text);
+}
+static void close_sample(void) {
+    td_artifact_close(artifact);
+    td_payload_table_destroy(table);
+}
+
+/* ---- whole runs ---- */
+static void answer(const char *spec, float *out, size_t n) {
+    td_err_t err = {0};
+    td_device_t *dev = NULL;
+    td_module_t *m = NULL;
+    td_program_t *p = NULL;
+    td_binding_t *b = NULL;
+    const void *in[16] = {0}, *o[4] = {0};
+    float *memory[16] = {0};
+    td_status_t st = strncmp(spec, "cuda:", 5) ? td_host_device_open(spec, td_alloc_default(), &dev, &err)
+                                               : td_device_open(spec, td_alloc_default(), &dev, &err);
+    ck_assert_msg(!st, "%s", err.text);
+    ck_assert_msg(!td_module_open(artifact, td_alloc_default(), &m, &err), "%s", err.text);
+    ck_assert_msg(!td_program_create(m, &(td_program_opts_t){.dev = dev}, &p, &err), "%s", err.text);
+    td_module_close(m);
+    for (uint32_t i = 0; i < td_program_input_count(p); i++) {
+        const td_shape_t *s = td_program_input(p, i)->shape;
+        ck_assert(i < 16 && s->type == TD_F32);
+        memory[i] = calloc((size_t)s->count + 16, sizeof(float));
+        in[i] = memory[i];
+        for (int64_t k = 0; k < s->count; k++) memory[i][k] = 0.3f * sinf((float)(k * 7 + i * 3 + 1));
+    }
+    for (int round = 0; round < 3; round++) {
+        ck_assert_msg(!td_binding_create(p, td_alloc_default(), &b, &err), "%s", err.text);
+        ck_assert_msg(!td_program_run(b, in, o, NULL, &err), "%s", err.text);
+        ck_assert_uint_eq(td_io_host_bytes(td_program_output(p, 0)->shape), n * sizeof(float));
+        memcpy(out, o[0], n * sizeof(float));
+        td_binding_destroy(b);
+    }
+    td_program_destroy(p);
+    td_device_destroy(dev);
+    for (int i = 0; i < 16; i++) free(memory[i]);
+}
+START_TEST(test_sample) {
+    static const char *const settings[][2] = {
+        {"FAKECUDA_SEED", "0"}, {"FAKECUDA_SEED", "1"}, {"FAKECUDA_SEED", "2"}, {"FAKECUDA_INLINE", "1"}};
+    float want[10], got[10];
+    char spec[600];
+    open_sample();
+    answer("threads=1", want, 10);
+    setenv(settings[_i][0], settings[_i][1], 1);
+    snprintf(spec, sizeof spec, "cuda:0,driver=%s", fake_path());
+    answer(spec, got, 10);
+    for (int i = 0; i < 10; i++) ck_assert_float_eq(got[i], want[i]);
+    close_sample();
+    open_driver(); /* the same library, to look for faults */
+    ck_assert_msg(fakecuda_faults(NULL) == 0, "%s", fakecuda_last_fault());
+    ck_assert_uint_eq(fakecuda_calls("cuLaunchKernel") + fakecuda_calls("cuLaunchKernelEx"), 15); /* 3 runs of 5 */
+}
+END_TEST
+
+/* ---- one kernel: loop_concatenate_fusion.1 pads f32[..] of 256 bytes into 2304 ---- */
+typedef struct one {
+    CUmodule module;
+    CUfunction kernel;
+    uint32_t grid[3], block[3];
+    const char *name;
+} one_t;
+static void load_first(one_t *k) {
+    const Xla__Gpu__CustomKernelProto *c = NULL;
+    open_sample();
+    open_context();
+    ck_assert_uint_ge(artifact->exe->n_thunks, 1);
+    c = artifact->exe->thunks[0]->custom_kernel_thunk->custom_kernel;
+    const StreamExecutor__CudaCubinProto *image = c->kernel_spec->cubin;
+    td_span_t bytes = td_artifact_bytes(artifact, image->has_data_payload, image->data_payload, image->data.data, image->data.len);
+    const StreamExecutor__Dim3DProto *g = c->block_dims->coordinates, *b = c->thread_dims->coordinates;
+    *k = (one_t){.grid = {(uint32_t)g->x, (uint32_t)g->y, (uint32_t)g->z}, .name = c->kernel_spec->kernel_name,
+                 .block = {(uint32_t)b->x, (uint32_t)b->y, (uint32_t)b->z}};
+    CU(cuModuleLoadDataEx, &k->module, bytes.data, 0, NULL, NULL);
+    CU(cuModuleGetFunction, &k->kernel, k->module, k->name);
+}
+static CUresult launch(const one_t *k, uint32_t grid_x, CUdeviceptr from, CUdeviceptr to) {
+    void *params[] = {&from, &to};
+    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+    early.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig c = {grid_x, k->grid[1], k->grid[2], k->block[0], k->block[1], k->block[2], 0, NULL, &early, 1};
+    return cu.cuLaunchKernelEx(&c, k->kernel, params, NULL);
+}
+START_TEST(test_cubin) {
+    one_t k = {0};
+    load_first(&k);
+    size_t at = 0, size = 0;
+    CU(cuFuncGetParamInfo, k.kernel, 1, &at, &size);
+    ck_assert(at == 8 && size == 8);
+    ck_assert_int_eq(cu.cuFuncGetParamInfo(k.kernel, 2, &at, &size), CUDA_ERROR_INVALID_VALUE);
+    int v = 0;
+    CU(cuFuncGetAttribute, &v, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k.kernel);
+    ck_assert_int_eq(v, (int)(k.block[0] * k.block[1] * k.block[2]));
+    CU(cuFuncGetAttribute, &v, CU_FUNC_ATTRIBUTE_NUM_REGS, k.kernel);
+    ck_assert_int_gt(v, 0);
+    float in[64], out[576];
+    for (int i = 0; i < 64; i++) in[i] = (float)i;
+    CUdeviceptr from = new_floats(64), to = new_floats(576);
+    CU(cuMemcpyHtoDAsync_v2, from, in, sizeof in, NULL);
+    ck_assert_int_eq(launch(&k, k.grid[0], from, to), 0);
+    CU(cuMemcpyDtoHAsync_v2, out, to, sizeof out, NULL);
+    int found[64] = {0};
+    for (int i = 0; i < 576; i++) { /* windows of the input: its values and zeros, nothing else */
+        ck_assert(out[i] >= 0 && out[i] < 64 && out[i] == (float)(int)out[i]);
+        found[(int)out[i]]++;
+    }
+    for (int i = 1; i < 64; i++) ck_assert_int_ge(found[i], 4);
+    ck_assert_int_eq(launch(&k, k.grid[0] + 1, from, to), 0);
+    expect_fault("bad-launch", "the artifact says");
+    CU(cuCtxSynchronize);
+    CU(cuMemFree_v2, from);
+    CU(cuMemFree_v2, to);
+    CU(cuModuleUnload, k.module);
+    close_context();
+    close_sample();
+}
+END_TEST
+START_TEST(test_cubin_swapped) { /* found by the sizes that the instruction has */
+    one_t k = {0};
+    load_first(&k);
+    CUdeviceptr from = new_floats(64), to = new_floats(576);
+    ck_assert_int_eq(launch(&k, k.grid[0], to, from), CUDA_ERROR_ILLEGAL_ADDRESS);
+    expect_fault("out-of-bounds", "argument 1 of");
+    close_sample();
+    CU(cuDevicePrimaryCtxRelease_v2, 0);
+}
+END_TEST
+START_TEST(test_cubin_elsewhere) {
+    setenv("FAKECUDA_CC", "8.0", 1);
+    open_sample();
+    open_context();
+    const StreamExecutor__CudaCubinProto *image = artifact->exe->thunks[0]->custom_kernel_thunk->custom_kernel->kernel_spec->cubin;
+    td_span_t bytes = td_artifact_bytes(artifact, image->has_data_payload, image->data_payload, image->data.data, image->data.len);
+    CUmodule m = NULL;
+    ck_assert_int_eq(cu.cuModuleLoadDataEx(&m, bytes.data, 0, NULL, NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    /* Damaged it is refused or read, nothing worse; but where the sections are must be right, for a driver is not
+     * told where the image ends. */
+    uint64_t sections = 0;
+    memcpy(&sections, bytes.data + 0x28, 8);
+    uint8_t *copy = malloc(bytes.size + 8);
+    for (size_t i = 4; i < sections; i += i < 64 ? 1 : 61) {
+        memcpy(copy, bytes.data, bytes.size);
+        memset(copy + bytes.size, 0, 8);
+        copy[i] ^= 0x15;
+        if (i >= 0x20 && i < 0x40) continue;
+        if (!cu.cuModuleLoadDataEx(&m, copy, 0, NULL, NULL)) CU(cuModuleUnload, m);
+    }
+    free(copy);
+    close_context();
+    close_sample();
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("fakecuda_run");
+    TCase *t = tcase_create("all");
+    tcase_add_loop_test(t, test_sample, 0, 4);
+    tcase_add_test(t, test_cubin);
+    tcase_add_test(t, test_cubin_swapped);
+    tcase_add_test(t, test_cubin_elsewhere);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
