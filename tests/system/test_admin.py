@@ -358,6 +358,7 @@ class Http(Case):
         data = b""
         while more := s.recv(65536):
             data += more
+        s.close()
         self.assertTrue(data.startswith(b"HTTP/1.1 200 OK\r\n"))
 
     def test_curl(self):
@@ -371,6 +372,7 @@ class Http(Case):
     def test_idle_connections_end_with_the_daemon(self):
         held = [socket.socket(socket.AF_UNIX) for _ in range(3)]
         for s, text in zip(held, (b"", b"P", b"GET /v2 HT")):
+            self.addCleanup(s.close)
             s.connect(self.daemon.socket)
             s.sendall(text)
         time.sleep(0.1)
