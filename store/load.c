@@ -139,6 +139,7 @@ static td_want_t *loaded(td_store_t *s, td_version_t *v, td_hash_t stamp, td_res
         r->used_ns = td_store_now(s);
         v->evicted = false;
         v->loads++;
+        if (v->model->config.idle_unload_ms) td_keeper_wake(s);
         s->stats.loads++;
         v->reason[0] = 0;
         snprintf(v->verdict, sizeof v->verdict, "%s", r->info.verdict);
@@ -249,6 +250,7 @@ void td_store_quiet(td_store_t *s) {
     td_command_t *done = NULL;
     pthread_mutex_lock(&s->lock);
     td_command_collect(s, &done);
+    td_catalog_tidy(s);
     bool first = s->looked && !s->queue && !s->running && !atomic_load(&s->started);
     if (first) atomic_store(&s->started, true);
     pthread_cond_broadcast(&s->quiet);

@@ -86,17 +86,20 @@ static td_status_t make_buckets(td_store_t *s, const td_load_order_t *o, td_resi
 /* ---- what it shares ---- */
 
 static td_status_t list_held(td_resident_t *r, td_err_t *err) {
-    uint32_t n = 0, weights = 0;
-    for (uint32_t i = 0; i < r->n_buckets; i++) n += td_program_payload_count(r->buckets[i].program);
-    const td_payload_t *const *w = td_weights_payloads(r->weights, &weights);
-    r->held = TD_NEW_N(&r->arena, td_held_t, n + weights + 1u);
-    if (!r->held) return td_arena_fail(&r->arena, err);
+    uint32_t n = td_weights_payloads(r->weights, NULL, 0), k, weights = n;
     for (uint32_t i = 0; i < r->n_buckets; i++) {
-        const td_payload_t *const *p = td_program_payloads(r->buckets[i].program);
-        for (uint32_t k = 0; k < td_program_payload_count(r->buckets[i].program); k++)
-            r->held[r->n_held++] = (td_held_t){p[k], td_payload_cost(p[k]->bytes.size)};
+        td_program_payloads(r->buckets[i].program, &k);
+        n += k;
     }
+    const td_payload_t **w = TD_NEW_N(&r->arena, const td_payload_t *, weights + 1u);
+    r->held = TD_NEW_N(&r->arena, td_held_t, n + 1u);
+    if (!w || !r->held) return td_arena_fail(&r->arena, err);
+    td_weights_payloads(r->weights, w, weights);
     for (uint32_t i = 0; i < weights; i++) r->held[r->n_held++] = (td_held_t){w[i], td_payload_cost(w[i]->bytes.size)};
+    for (uint32_t i = 0; i < r->n_buckets; i++) {
+        const td_payload_t *const *p = td_program_payloads(r->buckets[i].program, &k);
+        for (uint32_t j = 0; j < k; j++) r->held[r->n_held++] = (td_held_t){p[j], td_payload_cost(p[j]->bytes.size)};
+    }
     return TD_OK;
 }
 

@@ -2,6 +2,7 @@
 /* Slots, and one run on one of them. */
 #include <string.h>
 
+#include "base/guard.h"
 #include "store/store_in.h"
 
 const td_model_info_t *td_resident_info(const td_resident_t *r) { return &r->info; }
@@ -125,9 +126,10 @@ static void give_output(const td_resident_t *r, td_run_slot_t *s, uint32_t i, co
     s->answer_bytes[i] = bytes;
 }
 
-static td_status_t check_damage(const td_resident_t *r, td_err_t *err) {
+/* Some mapped file lost pages during the run: one of ours? */
+static td_status_t check_damage(const td_resident_t *r, uint64_t faults, td_err_t *err) {
     td_err_t why = {0};
-    if (!td_weights_damaged(r->weights, &why)) return TD_OK;
+    if (td_guard_faults() == faults || !td_weights_damaged(r->weights, &why)) return TD_OK;
     return td_fail(err, TD_IO, "its weights are damaged: %s; reload it", why.text);
 }
 
@@ -136,15 +138,16 @@ static td_status_t run_on(td_lease_t *l, const td_run_request_t *q, td_run_slot_
     td_status_t st = TD_OK;
     for (uint32_t i = 0; i < r->info.n_inputs; i++) s->inputs[r->visible_inputs[i]] = take_input(r, s, i, &q->inputs[i]);
     if (l->sequence) {
-        st = td_sequence_prepare(l->sequence, q->states, err);
+        st = td_sequence_prepare(l->sequence, s->binding, q->states, err);
         for (uint32_t k = 0; k < r->info.n_states && st == TD_OK; k++) s->states[k].memory = l->sequence->memory[k];
     }
     td_run_args_t args = {.inputs = s->inputs, .outputs = s->outputs, .states = s->states, .n_states = r->info.n_states, .cancel = q->cancel};
+    uint64_t faults = td_guard_faults();
     if (st == TD_OK) {
         st = td_program_run_with(s->binding, &args, err);
         if (st != TD_OK) td_lease_spoil(l);
     }
-    if (st == TD_OK) st = check_damage(r, err);
+    if (st == TD_OK) st = check_damage(r, faults, err);
     for (uint32_t i = 0; i < r->info.n_outputs && st == TD_OK; i++) give_output(r, s, i, sizes);
     return st;
 }

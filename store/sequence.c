@@ -96,6 +96,7 @@ static td_status_t create(td_store_t *s, td_want_t *w, td_sequence_t **out, td_e
     q->model->sequences = q;
     r->refs++;
     r->sequences++;
+    td_keeper_wake(s); /* for its idle time */
     *out = q;
     return TD_OK;
 }
@@ -157,7 +158,7 @@ void td_sequence_drop_all(td_store_t *s) {
         while (s->models[i]->sequences) end(s, s->models[i]->sequences);
 }
 
-td_status_t td_sequence_prepare(td_sequence_t *q, const td_run_tensor_t *initial, td_err_t *err) {
+td_status_t td_sequence_prepare(td_sequence_t *q, td_binding_t *b, const td_run_tensor_t *initial, td_err_t *err) {
     td_resident_t *r = q->resident;
     td_device_t *dev = r->store->opts.device;
     if (q->spoiled) return td_fail(err, TD_USAGE, "sequence %s has ended: a run of it failed; start it again", q->name);
@@ -178,7 +179,7 @@ td_status_t td_sequence_prepare(td_sequence_t *q, const td_run_tensor_t *initial
         }
     }
     for (uint32_t i = 0; i < r->info.n_states && st == TD_OK; i++)
-        st = td_program_state_set(r->buckets[0].program, r->state_inputs[i], q->memory[i], initial ? initial[i].data : NULL, err);
+        st = td_state_reset(b, r->state_inputs[i], q->memory[i], initial ? initial[i].data : NULL, err);
     q->fresh = st != TD_OK;
     return st;
 }

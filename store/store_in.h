@@ -289,7 +289,7 @@ td_want_t *td_sequence_release(td_store_t *s, td_sequence_t *q);
 void td_sequence_expire(td_store_t *s, uint64_t now, uint64_t *next);
 void td_sequence_drop_all(td_store_t *s);
 /* Memory for the first run, and its initial values; the lease's owner. No lock held. */
-td_status_t td_sequence_prepare(td_sequence_t *q, const td_run_tensor_t *initial, td_err_t *err);
+td_status_t td_sequence_prepare(td_sequence_t *q, td_binding_t *b, const td_run_tensor_t *initial, td_err_t *err);
 
 /* want.c */
 void td_want_answer(td_store_t *s, td_want_t *list, td_status_t st, const td_err_t *err); /* no lock held */

@@ -188,9 +188,9 @@ static td_status_t survey_weights(td_store_t *s, const td_load_order_t *o, const
     if (o->files) {
         own = td_file_path(o->dir, o->version, o->files, "weights.safetensors", &v->arena);
         if (!own) return td_arena_fail(&v->arena, err);
-        if (!strncmp(own, "/dev/null", 9)) own = NULL;
+        if (!strncmp(own, "/dev/null", 9)) own = ""; /* none: not the folder's either */
     }
-    td_weights_opts_t w = {.dir = o->files ? NULL : o->dir, .config = &v->config, .files_override = own,
+    td_weights_opts_t w = {.dir = o->dir, .config = &v->config, .files_override = own,
                            .payloads = s->payloads, .alloc = alloc, .charge = charge};
     td_status_t st = td_weights_open(&w, &v->weights, err);
     for (uint32_t i = 0; i < v->n && st == TD_OK; i++)

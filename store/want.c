@@ -27,9 +27,8 @@ void td_want_answer(td_store_t *s, td_want_t *list, td_status_t st, const td_err
 }
 
 static td_status_t refuse(const td_version_t *v, td_err_t *err) {
-    td_status_t st = v->failed && v->code ? v->code : TD_NOTFOUND;
-    return td_fail(err, st == TD_NOMEM || st == TD_LIMIT ? st : TD_NOTFOUND, "model %s/%s is unavailable: %s", v->model->name,
-                   v->name, *v->reason ? v->reason : "it is not loaded");
+    return td_fail(err, v->failed ? v->code : TD_NOTFOUND, "model %s/%s is unavailable: %s", v->model->name, v->name,
+                   *v->reason ? v->reason : "it is not loaded");
 }
 
 /* Joins the load that is on its way, or begins one. */

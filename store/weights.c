@@ -50,7 +50,7 @@ static td_status_t add_listed(td_weights_t *w, td_err_t *err) {
 }
 
 static td_status_t add_files(td_weights_t *w, const td_weights_opts_t *o, td_err_t *err) {
-    if (o->files_override) return td_st_set_add(w->set, o->files_override, err);
+    if (o->files_override) return *o->files_override ? td_st_set_add(w->set, o->files_override, err) : TD_OK;
     return w->config->weight_files.given ? add_listed(w, err) : add_default(w, err);
 }
 
@@ -240,6 +240,19 @@ void td_weights_need(td_weights_t *w, uint64_t *out_bytes, uint64_t *out_residen
     pthread_mutex_unlock(&w->lock);
     if (out_bytes) *out_bytes = all;
     if (out_resident) *out_resident = resident;
+}
+
+uint32_t td_weights_payloads(td_weights_t *w, const td_payload_t **out, uint32_t n) {
+    uint32_t k = 0;
+    if (!w) return 0;
+    pthread_mutex_lock(&w->lock);
+    for (uint32_t i = 0; i < w->n_weights; i++) {
+        if (!w->weights[i]->payload) continue;
+        if (k < n) out[k] = w->weights[i]->payload;
+        k++;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return k;
 }
 
 uint64_t td_weights_bytes(const td_weights_t *w) {

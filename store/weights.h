@@ -20,7 +20,8 @@ typedef struct td_weights td_weights_t;
 typedef struct td_weights_opts {
     const char *dir;               /* of the version */
     const td_model_yaml_t *config; /* files and bindings; NULL: the defaults. Outlives the weights */
-    const char *files_override;    /* NULL, or a file (or a *.index.json) used instead of those of the folder */
+    const char *files_override;    /* NULL, or a file (or a *.index.json) used instead of those of the folder;
+                                    * "": none at all */
     td_payload_table_t *payloads;
     const td_alloc_t *alloc;       /* NULL: the heap */
     const td_charge_t *charge;     /* for tensors that are new to the table, which gives them back through its own
@@ -48,6 +49,8 @@ void td_weights_need(td_weights_t *w, uint64_t *out_bytes, uint64_t *out_residen
 td_status_t td_weights_bind(td_weights_t *w, const td_io_t *params, uint32_t n, const void **out, td_err_t *err);
 /* Bytes of all tensors brought in, equal ones once, whoever was charged for them. */
 uint64_t td_weights_bytes(const td_weights_t *w);
+/* The payloads that it has brought in, into out, room for n; returns how many there are. */
+uint32_t td_weights_payloads(td_weights_t *w, const td_payload_t **out, uint32_t n);
 /* Has a file that our tensors lie in (it may be another model's, with equal ones) lost bytes, or was it written to?
  * Then err tells which. A system call for each file. */
 bool td_weights_damaged(const td_weights_t *w, td_err_t *err);

@@ -159,9 +159,10 @@ START_TEST(everything_comes_back) {
     put("constant_0", "a/1", NULL), put("big", "b/1", NULL), put("rows_b4t16", "c/1", NULL);
     td_store_t *s = open_store();
     order_t o = {0};
+    uint64_t aside = td_budget_totals(td_store_budget(s), 0).reserved;
     for (const char *m = "abc"; *m; m++) ck_assert_int_eq(tell(s, &o, TD_COMMAND_UNLOAD, (char[]){*m, 0}, ""), TD_OK);
     ck_assert_uint_eq(charged(s), 0);
-    ck_assert_uint_eq(td_budget_totals(td_store_budget(s), 0).reserved, 0);
+    ck_assert_uint_eq(td_budget_totals(td_store_budget(s), 0).reserved, aside); /* for surveys */
     for (int i = 0; i < 30; i++)
         for (const char *m = "abc"; *m; m++) {
             ck_assert_int_eq(tell(s, &o, TD_COMMAND_LOAD, (char[]){*m, 0}, ""), TD_OK);

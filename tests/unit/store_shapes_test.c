@@ -220,7 +220,10 @@ START_TEST(one_request_of_a_sequence_runs_at_a_time) {
     float out = 0;
     worker_t w[4];
     ck_assert_int_eq(step(s, "a", true, false, 0, &out, NULL, &err), TD_OK);
-    for (int i = 0; i < 4; i++) w[i].store = s, ck_assert_int_eq(pthread_create(&w[i].thread, NULL, add_one, &w[i]), 0);
+    for (int i = 0; i < 4; i++) {
+        w[i].store = s;
+        ck_assert_int_eq(pthread_create(&w[i].thread, NULL, add_one, &w[i]), 0);
+    }
     for (int i = 0; i < 4; i++) pthread_join(w[i].thread, NULL);
     ck_assert_int_eq(step(s, "a", false, true, 0, &out, NULL, &err), TD_OK);
     ck_assert_float_eq(out, 2000);

@@ -170,7 +170,10 @@ START_TEST(many_wants_make_one_load) {
     td_store_t *s = open_store();
     expect(s, "m", "1", TD_MODEL_UNAVAILABLE, "the first request");
     asker_t x[8] = {0};
-    for (int i = 0; i < 8; i++) x[i].store = s, ck_assert_int_eq(pthread_create(&x[i].thread, NULL, ask_main, &x[i]), 0);
+    for (int i = 0; i < 8; i++) {
+        x[i].store = s;
+        ck_assert_int_eq(pthread_create(&x[i].thread, NULL, ask_main, &x[i]), 0);
+    }
     for (int i = 0; i < 8; i++) pthread_join(x[i].thread, NULL);
     for (int i = 0; i < 8; i++) ck_assert_msg(x[i].a.status == TD_OK, "%s", x[i].a.err.text);
     const td_model_row_t *r = row(s, "m", "1");
