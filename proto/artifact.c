@@ -2,6 +2,7 @@
 #include "proto/artifact.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -202,6 +203,7 @@ static td_status_t open_into(opening_t *o, const td_source_t *source, const td_s
     else s = td_file_feed_open(&file, source, &o->excise.env, err);
     if (s == TD_OK) s = read_envelope(o, memory ? &bytes : &file.s, err);
     td_file_feed_close(&file);
+    if (s == TD_OK && o->excise.env.progress) atomic_store(o->excise.env.progress, o->a->input_bytes);
     if (s == TD_OK) s = take_messages(o, err);
     return s == TD_OK ? take_lists(o, err) : s;
 }

@@ -249,9 +249,10 @@ static td_status_t close_chunk(td_records_t *r, td_err_t *err) {
     if (s == TD_OK) s = td_feed_skip(&r->data, r->data.end - td_feed_position(&r->data), err);
     if (s == TD_OK && !hash_right(r)) s = wrong_hash(r, err);
     if (s == TD_OK && r->pos < r->chunk.end) s = td_feed_skip(r->in, r->chunk.end - r->pos, err);
+    if (s != TD_OK) return s;
     r->pos = r->chunk.end;
     r->in_chunk = false;
-    return s;
+    return TD_OK;
 }
 
 static td_status_t next_record(td_records_t *r, td_feed_t **out, td_err_t *err) {

@@ -89,4 +89,34 @@ uint64_t td_io_align(const td_shape_t *s);
 td_status_t td_program_run(td_binding_t *b, const void *const *inputs, const void **outputs,
                            const _Atomic(int) *cancel, td_err_t *err);
 
+/* A parameter that is kept on the device from one run to the next: it reads from `memory`, and after the run `memory`
+ * holds the output. Device memory of td_program_state_bytes, 256-byte aligned, of nothing else that the run is given;
+ * it holds the array as stored, and may go from one binding of the program to another. */
+typedef struct td_run_state {
+    uint32_t input, output; /* td_program_state_check accepts them */
+    void *memory;
+} td_run_state_t;
+
+typedef struct td_run_args {
+    const void *const *inputs;    /* as td_program_run; not read for the states' inputs */
+    const void **outputs;         /* as td_program_run; NULL for the states' outputs, which stay on the device */
+    const td_run_state_t *states; /* each input at most once */
+    uint32_t n_states;
+    const _Atomic(int) *cancel; /* NULL is fine */
+} td_run_args_t;
+
+/* As td_program_run, with states. After an error (cancelled ones too) what the states hold is undefined: the program
+ * may have changed them in part. */
+td_status_t td_program_run_with(td_binding_t *b, const td_run_args_t *args, td_err_t *err);
+/* Can the output be the input of the next run? Both exist, with one type, shape and layout (else TD_MISMATCH,
+ * TD_NOTFOUND), and the input is not bound for good (TD_USAGE). */
+td_status_t td_program_state_check(const td_program_t *p, uint32_t input, uint32_t output, td_err_t *err);
+/* Does the program write the output over the input, so that keeping it costs nothing? Else it is copied. */
+bool td_program_aliased(const td_program_t *p, uint32_t input, uint32_t output);
+/* What the state's memory takes, 0 if there is no such input. */
+uint64_t td_program_state_bytes(const td_program_t *p, uint32_t input);
+/* Sets a state's memory: from a host-side tensor, as an input of td_program_run, or to zeros when it is NULL. Done
+ * when it returns. Thread: that of the binding, between its runs. */
+td_status_t td_state_reset(td_binding_t *b, uint32_t input, void *memory, const void *tensor, td_err_t *err);
+
 #endif

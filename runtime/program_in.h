@@ -45,6 +45,7 @@ struct td_program {
     uint32_t n_slots;
     td_io_t *inputs, *outputs;
     uint32_t *input_slot, *output_slot;
+    bool *bound;         /* NULL: no inputs are bound for good */
     bool *input_direct;  /* the caller's memory stands in for the allocation, which has none */
     uint32_t n_inputs, n_outputs, max_args;
     td_lane_plan_t lanes[TD_LIMIT_LANES]; /* 0: main */
@@ -61,6 +62,32 @@ struct td_program {
 static inline bool td_shape_plain(const td_shape_t *s) { return s->default_layout && !s->packed; }
 /* What a tensor takes in convert or stage memory. */
 static inline uint64_t td_io_room(uint64_t bytes) { return (bytes + 127) & ~63ull; }
+
+struct td_binding {
+    const td_program_t *p;
+    const td_alloc_t *alloc;
+    td_arena_t arena;
+    void *block;
+    uint8_t *convert; /* host-side outputs */
+    uint8_t *stage;   /* arrays as stored, on their way to or from the device */
+    /* state.c; of the run that is on, else TD_NO_STATE, and false */
+    uint32_t *state_of_input, *state_of_slot; /* number of the state whose memory it is */
+    uint32_t *state_readers;                  /* by state: what has to be copied from its memory yet */
+    bool *kept;                               /* by output: belongs to a state */
+    td_run_t run;
+};
+#define TD_NO_STATE UINT32_MAX
+
+/* run.c: between a host-side tensor (row-major, one element per byte or more) and an array as stored. */
+void td_tensor_convert(const td_shape_t *s, uint8_t *stored, uint8_t *host, bool to_host);
+/* A host-side tensor to device memory, as stored; stage moves on by what was needed of it. */
+td_status_t td_binding_put(td_binding_t *b, const td_shape_t *s, void *to, const void *src, uint8_t **stage,
+                           td_err_t *err);
+/* state.c, in a run: the states' memory stands in for parameters; after the thunks, what the states shall hold is
+ * copied there; whatever happened, the binding forgets them. */
+td_status_t td_states_begin(td_binding_t *b, const td_run_args_t *a, td_err_t *err);
+td_status_t td_states_keep(td_binding_t *b, const td_run_args_t *a, td_err_t *err);
+void td_states_end(td_binding_t *b, const td_run_args_t *a);
 
 /* run.c: runs `once` and the packs with the fixed inputs. */
 td_status_t td_binding_run_once(td_binding_t *b, const void *const *inputs, const bool *fixed, td_err_t *err);

@@ -5,18 +5,7 @@
 #include "runtime/profile.h"
 #include "runtime/program_in.h"
 
-struct td_binding {
-    const td_program_t *p;
-    const td_alloc_t *alloc;
-    td_arena_t arena;
-    void *block;
-    uint8_t *convert; /* host-side outputs */
-    uint8_t *stage;   /* arrays as stored, on their way to or from the device */
-    td_run_t run;
-};
-
-/* Between a host-side tensor (row-major, one element per byte or more) and an array as stored. */
-static void convert(const td_shape_t *s, uint8_t *stored, uint8_t *host, bool to_host) {
+void td_tensor_convert(const td_shape_t *s, uint8_t *stored, uint8_t *host, bool to_host) {
     int64_t stride[TD_LIMIT_RANK], idx[TD_LIMIT_RANK] = {0};
     size_t hb = td_type_bytes(s->type);
     td_shape_strides(s, stride);
@@ -69,10 +58,17 @@ static td_status_t create(td_binding_t *b, td_err_t *err) {
     r->bufs = TD_NEW_N(&b->arena, void *, p->max_args);
     r->lanes = TD_NEW_N(&b->arena, td_lane_t, p->n_lanes);
     r->ends = TD_NEW_N(&b->arena, td_event_t *, p->n_pairs);
+    b->state_of_input = TD_NEW_N(&b->arena, uint32_t, p->n_inputs);
+    b->state_of_slot = TD_NEW_N(&b->arena, uint32_t, p->n_slots);
+    b->state_readers = TD_NEW_N(&b->arena, uint32_t, p->n_inputs);
+    b->kept = TD_NEW_N(&b->arena, bool, p->n_outputs);
     b->convert = td_arena_align(&b->arena, p->convert_bytes + 64, 64);
     b->stage = td_arena_align(&b->arena, p->stage_bytes + 64, 64);
-    if (!r->slots || !r->bufs || !r->lanes || !r->ends || !b->convert || !b->stage)
+    if (!r->slots || !r->bufs || !r->lanes || !r->ends || !b->convert || !b->stage ||
+        !b->state_of_input || !b->state_of_slot || !b->state_readers || !b->kept)
         return td_arena_fail(&b->arena, err);
+    for (uint32_t i = 0; i < p->n_inputs; i++) b->state_of_input[i] = TD_NO_STATE;
+    for (uint32_t i = 0; i < p->n_slots; i++) b->state_of_slot[i] = TD_NO_STATE;
     if ((st = create_lanes(b, err))) return st;
     if ((st = td_device_take(p->dev, p->charge, p->block_bytes + 256, "the arrays of a run", &b->block, err)))
         return st;
@@ -120,6 +116,22 @@ const td_profile_row_t *td_binding_profile_rows(const td_binding_t *b, uint32_t 
     return b->run.profile ? b->run.profile->rows : NULL;
 }
 
+td_status_t td_binding_put(td_binding_t *b, const td_shape_t *s, void *to, const void *src, uint8_t **stage,
+                           td_err_t *err) {
+    bool same = td_shape_plain(s);
+    if (b->p->host) {
+        if (same) memcpy(to, src, s->bytes);
+        else td_tensor_convert(s, to, (uint8_t *)(uintptr_t)src, false);
+        return TD_OK;
+    }
+    if (!same) {
+        td_tensor_convert(s, *stage, (uint8_t *)(uintptr_t)src, false);
+        src = *stage;
+        *stage += td_io_room(s->bytes);
+    }
+    return b->p->dev->ops->upload(b->run.stream, to, src, s->bytes, err);
+}
+
 static td_status_t bind_input(td_binding_t *b, uint32_t i, const void *src, uint8_t **stage, td_err_t *err) {
     const td_program_t *p = b->p;
     const td_shape_t *s = p->inputs[i].shape;
@@ -136,18 +148,7 @@ static td_status_t bind_input(td_binding_t *b, uint32_t i, const void *src, uint
         b->run.slots[slot] = (void *)(uintptr_t)src;
         return TD_OK;
     }
-    bool same = td_shape_plain(s);
-    if (p->host) {
-        if (same) memcpy(own, src, s->bytes);
-        else convert(s, own, (uint8_t *)(uintptr_t)src, false);
-        return TD_OK;
-    }
-    if (!same) {
-        convert(s, *stage, (uint8_t *)(uintptr_t)src, false);
-        src = *stage;
-        *stage += td_io_room(s->bytes);
-    }
-    return p->dev->ops->upload(b->run.stream, own, src, s->bytes, err);
+    return td_binding_put(b, s, own, src, stage, err);
 }
 
 /* Where output i will lie on the host's side, and the download that is needed for it; stage moves on. */
@@ -167,7 +168,7 @@ static void convert_output(td_binding_t *b, uint32_t i, uint8_t *to, uint8_t *st
     const td_program_t *p = b->p;
     const td_shape_t *s = p->outputs[i].shape;
     if (td_type_is_array(s->type) && s->count && !td_shape_plain(s))
-        convert(s, p->host ? b->run.slots[p->output_slot[i]] : stage, to, true);
+        td_tensor_convert(s, p->host ? b->run.slots[p->output_slot[i]] : stage, to, true);
 }
 
 /* Every output in turn: enqueues what brings it to the host (finish false), or converts it. */
@@ -177,6 +178,10 @@ static td_status_t outputs_pass(td_binding_t *b, uint8_t *stage, bool finish, co
     td_status_t st = TD_OK;
     for (uint32_t i = 0; i < p->n_outputs && !st; i++) {
         const td_shape_t *s = p->outputs[i].shape;
+        if (b->kept[i]) {
+            outputs[i] = NULL;
+            continue;
+        }
         if (finish) convert_output(b, i, to, stage);
         else st = fetch_output(b, i, to, stage, &outputs[i], err);
         if (!td_type_is_array(s->type) || (p->host && td_shape_plain(s))) continue;
@@ -195,25 +200,38 @@ static td_status_t drain(td_binding_t *b, td_status_t st, td_err_t *err) {
     return st;
 }
 
-td_status_t td_program_run(td_binding_t *b, const void *const *inputs, const void **outputs,
-                           const _Atomic(int) *cancel, td_err_t *err) {
+static td_status_t run(td_binding_t *b, const td_run_args_t *a, td_err_t *err) {
     const td_program_t *p = b->p;
     td_run_t *r = &b->run;
     td_status_t st = TD_OK;
     uint8_t *stage = b->stage;
-    r->cancel = cancel;
+    for (uint32_t i = 0; i < p->n_inputs && !st; i++)
+        if (b->state_of_input[i] == TD_NO_STATE) st = bind_input(b, i, a->inputs[i], &stage, err);
+    if (!st) st = td_thunk_run_seq(r, "thunks", &p->thunks);
+    if (!st && a->n_states) st = td_states_keep(b, a, err);
+    if (!st) st = outputs_pass(b, stage, false, a->outputs, err);
+    st = drain(b, st, err);
+    return st ? st : outputs_pass(b, stage, true, a->outputs, err);
+}
+
+td_status_t td_program_run_with(td_binding_t *b, const td_run_args_t *a, td_err_t *err) {
+    td_run_t *r = &b->run;
+    r->cancel = a->cancel;
     r->err = err;
     r->n_loops = 0;
     r->stream = r->lanes[0].stream;
     r->scratch = r->lanes[0].scratch;
-    for (uint32_t i = 0; i < p->n_inputs && !st; i++) st = bind_input(b, i, inputs[i], &stage, err);
-    if (!st) st = td_thunk_run_seq(r, "thunks", &p->thunks);
-    if (!st) st = outputs_pass(b, stage, false, outputs, err);
-    st = drain(b, st, err);
-    if (!st) st = outputs_pass(b, stage, true, outputs, err);
+    td_status_t st = td_states_begin(b, a, err);
+    if (!st) st = run(b, a, err);
+    td_states_end(b, a);
     r->err = NULL;
     r->cancel = NULL;
     return st;
+}
+
+td_status_t td_program_run(td_binding_t *b, const void *const *inputs, const void **outputs,
+                           const _Atomic(int) *cancel, td_err_t *err) {
+    return td_program_run_with(b, &(td_run_args_t){.inputs = inputs, .outputs = outputs, .cancel = cancel}, err);
 }
 
 td_status_t td_binding_run_once(td_binding_t *b, const void *const *inputs, const bool *fixed, td_err_t *err) {

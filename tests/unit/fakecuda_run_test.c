@@ -6,72 +6,117 @@
 #include "executable.pb-c.h"
 #include "proto/artifact.h"
 #include "runtime/device.h"
-#include "runtime/program.h"
+#include "runtime/program_in.h"
 #include "tests/unit/fakecuda_case.h"
 
 static const char sample[] = "samples/store/digits/1/h100_sxm.aot";
 static td_payload_table_t *table;
 static td_artifact_t *artifact;
 
-static void open_sample(void) {
+static void open_file(const char *path) {
     td_err_t err = {0};
-    setenv("FAKECUDA_ARTIFACT", sample, 1);
+    setenv("FAKECUDA_ARTIFACT", path, 1);
     ck_assert_int_eq(td_payload_table_create(td_alloc_default(), &table, &err), TD_OK);
-    ck_assert_msg(td_artifact_open_file(sample, table, td_alloc_default(), &artifact, &err) == TD_OK, "%s", err.text);
+    ck_assert_msg(td_artifact_open_file(path, table, td_alloc_default(), &artifact, &err) == TD_OK, "%s", err.text);
 }
+static void open_sample(void) { open_file(sample); }
 static void close_sample(void) {
     td_artifact_close(artifact);
     td_payload_table_destroy(table);
 }
 
 /* ---- whole runs ---- */
-static void answer(const char *spec, float *out, size_t n) {
+static td_device_t *dev;
+static td_program_t *program;
+static const void *inputs[16];
+static void *memory[16];
+
+static void open_program(const char *spec) {
     td_err_t err = {0};
-    td_device_t *dev = NULL;
     td_module_t *m = NULL;
-    td_program_t *p = NULL;
-    td_binding_t *b = NULL;
-    const void *in[16] = {0}, *o[4] = {0};
-    float *memory[16] = {0};
     td_status_t st = strncmp(spec, "cuda:", 5) ? td_host_device_open(spec, td_alloc_default(), &dev, &err)
                                                : td_device_open(spec, td_alloc_default(), &dev, &err);
     ck_assert_msg(!st, "%s", err.text);
     ck_assert_msg(!td_module_open(artifact, td_alloc_default(), &m, &err), "%s", err.text);
-    ck_assert_msg(!td_program_create(m, &(td_program_opts_t){.dev = dev}, &p, &err), "%s", err.text);
+    ck_assert_msg(!td_program_create(m, &(td_program_opts_t){.dev = dev}, &program, &err), "%s", err.text);
     td_module_close(m);
-    for (uint32_t i = 0; i < td_program_input_count(p); i++) {
-        const td_shape_t *s = td_program_input(p, i)->shape;
+    for (uint32_t i = 0; i < td_program_input_count(program); i++) {
+        const td_shape_t *s = td_program_input(program, i)->shape;
         ck_assert(i < 16 && s->type == TD_F32);
-        memory[i] = calloc((size_t)s->count + 16, sizeof(float));
-        in[i] = memory[i];
-        for (int64_t k = 0; k < s->count; k++) memory[i][k] = 0.3f * sinf((float)(k * 7 + i * 3 + 1));
+        float *v = calloc((size_t)s->count + 16, sizeof *v);
+        for (int64_t k = 0; k < s->count; k++) v[k] = 0.3f * sinf((float)(k * 7 + i * 3 + 1));
+        inputs[i] = memory[i] = v;
     }
-    for (int round = 0; round < 3; round++) {
-        ck_assert_msg(!td_binding_create(p, td_alloc_default(), &b, &err), "%s", err.text);
-        ck_assert_msg(!td_program_run(b, in, o, NULL, &err), "%s", err.text);
-        ck_assert_uint_eq(td_io_host_bytes(td_program_output(p, 0)->shape), n * sizeof(float));
-        memcpy(out, o[0], n * sizeof(float));
-        td_binding_destroy(b);
-    }
-    td_program_destroy(p);
+}
+static void close_program(void) {
+    td_program_destroy(program);
     td_device_destroy(dev);
     for (int i = 0; i < 16; i++) free(memory[i]);
+    memset(memory, 0, sizeof memory);
+}
+static void run(float *out, size_t n) { /* the first output; NULL: not wanted */
+    td_err_t err = {0};
+    td_binding_t *b = NULL;
+    const void *o[16] = {0};
+    ck_assert_uint_le(td_program_output_count(program), 16);
+    ck_assert_msg(!td_binding_create(program, td_alloc_default(), &b, &err), "%s", err.text);
+    ck_assert_msg(!td_program_run(b, inputs, o, NULL, &err), "%s", err.text);
+    if (out) {
+        ck_assert_uint_eq(td_io_host_bytes(td_program_output(program, 0)->shape), n * sizeof(float));
+        memcpy(out, o[0], n * sizeof(float));
+    }
+    td_binding_destroy(b);
+}
+static void answer(const char *spec, float *out, size_t n) {
+    open_program(spec);
+    for (int round = 0; round < 3; round++) run(out, n);
+    close_program();
+}
+static const char *cuda(void) {
+    static char spec[600];
+    snprintf(spec, sizeof spec, "cuda:0,driver=%s", fake_path());
+    return spec;
 }
 START_TEST(test_sample) {
     static const char *const settings[][2] = {
         {"FAKECUDA_SEED", "0"}, {"FAKECUDA_SEED", "1"}, {"FAKECUDA_SEED", "2"}, {"FAKECUDA_INLINE", "1"}};
     float want[10], got[10];
-    char spec[600];
     open_sample();
     answer("threads=1", want, 10);
     setenv(settings[_i][0], settings[_i][1], 1);
-    snprintf(spec, sizeof spec, "cuda:0,driver=%s", fake_path());
-    answer(spec, got, 10);
+    answer(cuda(), got, 10);
     for (int i = 0; i < 10; i++) ck_assert_float_eq(got[i], want[i]);
     close_sample();
     open_driver(); /* the same library, to look for faults */
     ck_assert_msg(fakecuda_faults(NULL) == 0, "%s", fakecuda_last_fault());
     ck_assert_uint_eq(fakecuda_calls("cuLaunchKernel") + fakecuda_calls("cuLaunchKernelEx"), 15); /* 3 runs of 5 */
+}
+END_TEST
+
+/* Each wait between streams is needed: without it some accesses have no order, whatever the seed. */
+START_TEST(test_dropped_waits) {
+    const char *corpus = getenv("THUNKD_CORPUS");
+    char path[512];
+    if (!corpus) {
+        fprintf(stderr, "fakecuda_run_test: THUNKD_CORPUS is not set: no waits are left out\n");
+        return;
+    }
+    snprintf(path, sizeof path, "%s/parallel_branches/0.12.0.1/h100_sxm+streams.aot", corpus);
+    setenv("FAKECUDA_INLINE", "1", 1);
+    open_file(path);
+    open_driver();
+    open_program(cuda());
+    run(NULL, 0);
+    ck_assert_msg(fakecuda_faults(NULL) == 0, "%s", fakecuda_last_fault());
+    ck_assert_uint_gt(td_program_wait_count(program), 2);
+    for (uint32_t k = 0; k < td_program_wait_count(program); k++) {
+        td_program_drop_wait(program, k);
+        run(NULL, 0);
+        ck_assert_msg(fakecuda_faults("race") > 0, "wait %u is not missed", k);
+        fakecuda_forgive();
+    }
+    close_program();
+    close_sample();
 }
 END_TEST
 
@@ -177,6 +222,7 @@ int main(void) {
     Suite *s = suite_create("fakecuda_run");
     TCase *t = tcase_create("all");
     tcase_add_loop_test(t, test_sample, 0, 4);
+    tcase_add_test(t, test_dropped_waits);
     tcase_add_test(t, test_cubin);
     tcase_add_test(t, test_cubin_swapped);
     tcase_add_test(t, test_cubin_elsewhere);
