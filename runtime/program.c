@@ -296,6 +296,10 @@ const td_io_t *td_program_output(const td_program_t *p, uint32_t i) { return i <
 const char *td_program_name(const td_program_t *p) { return p->name; }
 uint64_t td_program_bytes(const td_program_t *p) { return sizeof *p + p->arena.reserved_bytes + p->inline_bytes + p->made_bytes; }
 uint64_t td_program_constant_bytes(const td_program_t *p) { return p->shared_bytes; }
+const td_payload_t *const *td_program_payloads(const td_program_t *p, uint32_t *out_n) {
+    *out_n = p->n_shared;
+    return p->shared;
+}
 uint64_t td_program_binding_bytes(const td_program_t *p) {
     uint64_t sum = p->block_bytes + p->convert_bytes + p->stage_bytes + 1024;
     sum += (p->n_slots + p->max_args) * sizeof(void *);

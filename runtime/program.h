@@ -55,6 +55,8 @@ const char *td_program_name(const td_program_t *p);
 uint64_t td_program_bytes(const td_program_t *p);
 uint64_t td_program_constant_bytes(const td_program_t *p);
 uint64_t td_program_binding_bytes(const td_program_t *p);
+/* The payloads that it refers to, *out_n of them (one may occur twice); they live as long as it does. */
+const td_payload_t *const *td_program_payloads(const td_program_t *p, uint32_t *out_n);
 
 /* Before any binding, at most once: the inputs with fixed[i] set will be these in every run, and their memory
  * stays as it is while the program lives (td_program_run still gets their addresses). What depends on them alone
