@@ -119,9 +119,17 @@ class Case(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.admin_dir)
         self.admin_socket = self.admin_dir + "/a.sock"
         self.daemon = Daemon(self.store, admin_socket=self.admin_socket, metrics="true", **self.settings)
-        self.addCleanup(self.daemon.close)
+        self.addCleanup(self.ends_well)
         self.wait(lambda: self.row("a", "2")["state"] == "READY" and self.row("a", "1")["state"] == "READY")
         self.wait(lambda: self.row("bad", "1")["state"] == "UNAVAILABLE")
+
+    def ends_well(self):
+        log = self.daemon.log.name
+        status = self.daemon.stop()
+        text = pathlib.Path(log).read_text()
+        self.daemon.close()
+        self.assertEqual(status, 0, text)
+        self.assertNotIn("Sanitizer", text)
 
     def put(self, name):
         shutil.copytree(MODEL, self.store / (name + ".partial"))
@@ -197,6 +205,14 @@ class Verbs(Case):
         new.rename(artifact)
         self.ctl("reload", "a", "1")
         self.assertEqual((self.row("a", "1")["state"], self.row("a", "1")["reason"]), ("READY", ""))
+
+    def test_too_little_time(self):
+        for _ in range(5):
+            p = subprocess.run([BUILD / "thunkctl", "reload", "--socket", self.admin_socket, "--timeout", "1ms", "a", "1"],
+                               capture_output=True, text=True, timeout=60)
+            self.assertIn(p.returncode, (0, 1), p.stderr)
+        self.wait(lambda: self.row("a", "1")["state"] == "READY")
+        self.ctl("reload", "a", "1")
 
     def test_pin(self):
         self.ctl("pin", "a")
