@@ -147,10 +147,24 @@ void admin_cell(admin_table_t *t, const char *text) {
     t->cells[t->n++] = copy;
 }
 
-static void print_cell(const char *text, size_t width, bool right, bool last) {
-    if (last && !right) fputs(text, stdout);
-    else printf(right ? "%*s" : "%-*s", (int)width, text);
-    fputs(last ? "\n" : "  ", stdout);
+/* before: the column's distance from the one before it; no blanks stand at the end of a line. */
+static void print_cell(const char *text, size_t width, bool right, size_t *before) {
+    if (!*text && !right) {
+        *before += width + 2;
+        return;
+    }
+    size_t n = strlen(text), fill = width - n;
+    printf("%*s%s", (int)(*before + (right ? fill : 0)), "", text);
+    *before = 2 + (right ? 0 : fill);
+}
+
+static void print_row(const admin_table_t *t, const char *const *cells, const size_t *width) {
+    size_t before = 0;
+    for (uint32_t c = 0; c < t->n_columns; c++) {
+        bool right = *t->heads[c] == '>';
+        print_cell(cells == t->heads ? cells[c] + right : cells[c], width[c], right, &before);
+    }
+    putchar('\n');
 }
 
 td_status_t admin_table_print(admin_table_t *t, td_err_t *err) {
@@ -165,12 +179,8 @@ td_status_t admin_table_print(admin_table_t *t, td_err_t *err) {
         size_t n = strlen(t->cells[i]);
         if (n > width[i % k]) width[i % k] = n;
     }
-    for (uint32_t c = 0; c < k; c++) {
-        bool right = *t->heads[c] == '>';
-        print_cell(t->heads[c] + right, width[c], right, c == k - 1);
-    }
-    for (size_t i = 0; i < t->n; i++)
-        print_cell(t->cells[i], width[i % k], *t->heads[i % k] == '>', i % k == k - 1);
+    print_row(t, t->heads, width);
+    for (size_t i = 0; i + k <= t->n; i += k) print_row(t, (const char *const *)&t->cells[i], width);
     free(width);
     return TD_OK;
 }

@@ -63,7 +63,7 @@ static void print_process(const budget_t *b) {
     if (!p) return;
     printf("The kernel counts %s in memory (of it files: %s)", admin_size(p->resident, resident),
            admin_size(p->shared, shared));
-    if (p->heap_resident) printf(", the allocator holds %s", admin_size(p->heap_resident, heap));
+    if (p->heap_resident) printf(", the allocator has up to %s", admin_size(p->heap_resident, heap));
     if (host) {
         bool more = p->resident >= host->charged;
         uint64_t d = more ? p->resident - host->charged : host->charged - p->resident;

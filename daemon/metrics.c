@@ -253,7 +253,7 @@ static const family_t families[] = {
      s_payload_refs, 0},
     {"thunkd_budget_limit_bytes", "gauge", "The budget; +Inf: none.", per_domain, b_limit, 0},
     {"thunkd_budget_charged_bytes", "gauge", "Bytes in use.", per_domain, b_charged, 0},
-    {"thunkd_budget_reserved_bytes", "gauge", "Bytes set aside for loads that run.", per_domain, b_reserved, 0},
+    {"thunkd_budget_reserved_bytes", "gauge", "Bytes set aside for loads.", per_domain, b_reserved, 0},
     {"thunkd_budget_peak_bytes", "gauge", "The most that was charged and reserved at one time.", per_domain, b_peak, 0},
     {"thunkd_budget_account_bytes", "gauge", "Bytes in use by owner and kind.", accounts, NULL, 0},
     {"thunkd_process_resident_bytes", "gauge", "Memory of the process as the kernel counts it.", of_process, p_resident,
@@ -261,7 +261,7 @@ static const family_t families[] = {
     {"thunkd_process_file_bytes", "gauge", "Of the resident memory, pages of files and shared memory.", of_process,
      p_shared, 0},
     {"thunkd_heap_allocated_bytes", "gauge", "Live blocks of the allocator.", of_process, p_allocated, 0},
-    {"thunkd_heap_resident_bytes", "gauge", "Memory that the allocator has from the system.", of_process, p_heap, 0},
+    {"thunkd_heap_resident_bytes", "gauge", "Memory that the allocator has from the system, at most.", of_process, p_heap, 0},
     {"thunkd_heap_metadata_bytes", "gauge", "Memory that the allocator needs for itself.", of_process, p_metadata, 0},
 };
 
