@@ -28,7 +28,7 @@ class Model:
         self.path = self.folder / f"{seed}-{bytes}.aot"
         expect, inputs = (self.path.with_suffix(s) for s in (".expect.safetensors", ".in.safetensors"))
         if not self.path.exists():
-            subprocess.run([BUILD / "make-artifact", self.path, "--bytes", str(bytes), "--seed", str(seed), *options,
+            subprocess.run([BUILD / "make-artifact", self.path, "--bytes", str(bytes), "--seed", str(seed), "--constants", "60", *options,
                             "--expect", expect, "--inputs", inputs], check=True)
         self.inputs, self.expect = read_safetensors(inputs), read_safetensors(expect)
 
