@@ -130,8 +130,9 @@ check-streams: all
 .PHONY: golden-add
 golden-add: all
 	@tools/golden_add.sh $(B) "$(RELEASE)" $(TARGET)
-bench: all
+bench: all $(B)/make-artifact $(B)/load-bench
 	tests/bench/run.sh $(B)
+	tests/bench/load.sh $(B)
 # NETS=folder GENERATOR=file.py JAX_PYTHON=python ONLY=net,... ROUNDS=n SECONDS=s JSON=file: tests/bench/host.py
 bench-host: all
 	@tests/bench/host.py $(B)/thunkctl $(if $(NETS),--nets $(NETS)) $(if $(GENERATOR),--generator $(GENERATOR)) \
