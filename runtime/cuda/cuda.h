@@ -17,6 +17,7 @@
 
 typedef struct td_cuda_pool td_cuda_pool_t;
 typedef struct td_cuda_module td_cuda_module_t;
+typedef struct td_cuda_lib_open td_cuda_lib_open_t;
 
 typedef struct td_cuda_device {
     td_device_t base;
@@ -33,6 +34,8 @@ typedef struct td_cuda_device {
     td_cuda_pool_t *pool;
     pthread_mutex_t lock; /* modules, cause */
     td_cuda_module_t *modules;
+    pthread_mutex_t lib_lock;
+    td_cuda_lib_open_t *libs; /* lib.h: those that programs have needed */
     atomic_bool poisoned;
     td_err_t cause;
 } td_cuda_device_t;
