@@ -95,7 +95,7 @@ FAKE_SRC := $(wildcard tests/fakecuda/*.c)
 $(B)/fakecuda/libcuda.so.1: $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libcuda.so.1 -Wl,--no-undefined -Wl,--exclude-libs,ALL -o $@ $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a $(HOSTLIBS) $(LDLIBS)
-$(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
+$(B)/tests/cuda_test $(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
 
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libthunk.a $(LDFLAGS) $(LDLIBS)
