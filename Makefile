@@ -91,10 +91,17 @@ $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libhost.a $(B)/libthunk.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 $(LDLIBS) $(MALLOC)
 
 # a CUDA driver for tests: tests/fakecuda/fakecuda.h
-FAKE_SRC := $(wildcard tests/fakecuda/*.c)
+FAKE_SRC := $(filter-out tests/fakecuda/lib_%,$(wildcard tests/fakecuda/*.c))
 $(B)/fakecuda/libcuda.so.1: $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libcuda.so.1 -Wl,--no-undefined -Wl,--exclude-libs,ALL -o $@ $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a $(HOSTLIBS) $(LDLIBS)
+# and CUDA's libraries: file name, sources
+define fake_lib
+FAKE_LIBS += $(B)/fakecuda/$(1)
+$(B)/fakecuda/$(1): $(call obj,$(2)) $(B)/fakecuda/libcuda.so.1 $(B)/libthunk.a
+	$$(Q)$$(CC) -shared $$(LDFLAGS) -Wl,-soname,$(1) -Wl,--no-undefined -Wl,--exclude-libs,ALL -Wl,-rpath,'$$$$ORIGIN' -o $$@ $$^ $$(LDLIBS)
+endef
+$(eval $(call fake_lib,libcublasLt.so.13,tests/fakecuda/lib_blaslt.c))
 $(B)/tests/cuda_test $(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
 
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a

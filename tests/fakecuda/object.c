@@ -13,7 +13,8 @@ static uint32_t of_kind[FK_KINDS];
 const char *fk_kind_name(fk_kind_t k) {
     static const char *const names[FK_KINDS] = {
         [FK_CONTEXT_OBJ] = "context", [FK_STREAM] = "stream", [FK_EVENT] = "event", [FK_MODULE] = "module",
-        [FK_FUNCTION] = "function", [FK_GRAPH] = "graph", [FK_EXEC] = "executable graph"};
+        [FK_FUNCTION] = "function", [FK_GRAPH] = "graph", [FK_EXEC] = "executable graph",
+        [FK_LIBRARY] = "library object"};
     return k > 0 && k < FK_KINDS ? names[k] : "object";
 }
 
