@@ -33,13 +33,13 @@ bool td_input_direct(const td_module_t *m, uint32_t input, bool host) {
     return !m->buffers[slot].written && !m->buffers[slot].output;
 }
 
-td_status_t td_module_layout(const td_module_t *m, bool host, td_slot_t *slots, bool *direct, td_layout_t *out,
-                             td_err_t *err) {
+td_status_t td_module_layout(const td_module_t *m, bool host, const bool *states, td_slot_t *slots, bool *direct,
+                             td_layout_t *out, td_err_t *err) {
     *out = (td_layout_t){0};
     for (uint32_t i = 0; i < m->n_slots; i++) {
         const td_buffer_t *b = &m->buffers[i];
         bool owned = i < m->n_allocations && !b->is_thread_local && !b->is_constant &&
-                     !(b->is_param && td_input_direct(m, b->input, host));
+                     !(b->is_param && ((states && states[b->input]) || td_input_direct(m, b->input, host)));
         if (slots) slots[i] = (td_slot_t){.size = b->size, .owned = owned, .offset = owned ? out->block_bytes : 0};
         if (owned) out->block_bytes += (b->size + 511) & ~255ull;
         if (!b->literal) continue;
@@ -162,9 +162,14 @@ static uint64_t arena_bytes(uint64_t used) {
 }
 
 td_status_t td_module_need(const td_module_t *m, const td_device_t *dev, td_need_t *out, td_err_t *err) {
+    return td_module_need_states(m, dev, NULL, out, err);
+}
+
+td_status_t td_module_need_states(const td_module_t *m, const td_device_t *dev, const bool *states, td_need_t *out,
+                                  td_err_t *err) {
     sums_t s = {.dev = dev, .n_lanes = 1, .lanes = {{TD_STREAM_MAIN, -1, 0}}};
     td_layout_t l;
-    td_status_t st = td_module_layout(m, dev->host_memory, NULL, NULL, &l, err);
+    td_status_t st = td_module_layout(m, dev->host_memory, states, NULL, NULL, &l, err);
     if (st) return st;
     *out = (td_need_t){.constant_bytes = l.constant_bytes};
     walk(&s, m->thunks, 0);

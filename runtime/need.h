@@ -23,5 +23,8 @@ typedef struct td_need {
 
 /* For modules of whole artifacts and of those opened for their headers. Takes no memory. */
 td_status_t td_module_need(const td_module_t *m, const td_device_t *dev, td_need_t *out, td_err_t *err);
+/* The same for a program with td_program_opts_t.states; their own memory (td_program_state_bytes each) is not in it. */
+td_status_t td_module_need_states(const td_module_t *m, const td_device_t *dev, const bool *states, td_need_t *out,
+                                  td_err_t *err);
 
 #endif

@@ -171,7 +171,7 @@ static td_status_t constants(td_program_t *p, const td_module_t *m, td_err_t *er
     return inline_constants(p, m, err);
 }
 
-static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) {
+static td_status_t create(td_program_t *p, const td_module_t *m, const bool *states, td_err_t *err) {
     td_arena_t *a = &p->arena;
     td_status_t st = TD_OK;
     if (m->artifact->headers_only)
@@ -193,9 +193,12 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
     p->input_slot = TD_NEW_N(a, uint32_t, p->n_inputs);
     p->output_slot = TD_NEW_N(a, uint32_t, p->n_outputs);
     p->input_direct = TD_NEW_N(a, bool, p->n_inputs);
+    p->state_only = TD_NEW_N(a, bool, p->n_inputs);
     p->name = td_arena_strndup(a, m->hlo->name, strlen(m->hlo->name));
-    if (!p->slots || !p->inputs || !p->outputs || !p->input_slot || !p->output_slot || !p->input_direct || !p->name)
+    if (!p->slots || !p->inputs || !p->outputs || !p->input_slot || !p->output_slot || !p->input_direct || !p->state_only ||
+        !p->name)
         return td_arena_fail(a, err);
+    if (states && p->n_inputs) memcpy(p->state_only, states, p->n_inputs * sizeof *states);
     for (uint32_t i = 0; i < p->n_inputs; i++) {
         const td_module_io_t *in = &m->inputs[i];
         p->inputs[i].name = td_arena_strndup(a, in->name, strlen(in->name));
@@ -212,7 +215,7 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
         if ((st = shape_copy(a, m->outputs[i].shape, &p->outputs[i].shape, err))) return st;
         p->output_slot[i] = m->outputs[i].slot;
     }
-    if ((st = td_module_layout(m, p->host, p->slots, p->input_direct, &p->layout, err))) return st;
+    if ((st = td_module_layout(m, p->host, p->state_only, p->slots, p->input_direct, &p->layout, err))) return st;
     if ((st = constants(p, m, err))) return st;
     return lower(p, m, 0, "thunks", m->thunks, &p->thunks, err);
 }
@@ -231,7 +234,7 @@ td_status_t td_program_create(const td_module_t *m, const td_program_opts_t *opt
     p->n_lanes = 1;
     p->dropped_wait = TD_NO_WAIT;
     td_arena_init(&p->arena, alloc, 0);
-    td_status_t st = create(p, m, err);
+    td_status_t st = create(p, m, opts->states, err);
     if (st) td_program_destroy(p);
     else *out = p;
     return st;

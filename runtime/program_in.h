@@ -55,6 +55,7 @@ struct td_program {
     td_io_t *inputs, *outputs;
     uint32_t *input_slot, *output_slot;
     bool *bound;         /* NULL: no inputs are bound for good */
+    bool *state_only;    /* always a state: no memory in bindings */
     bool *input_direct;  /* the caller's memory stands in for the allocation, which has none */
     uint32_t n_inputs, n_outputs, max_args;
     td_lane_plan_t lanes[TD_LIMIT_LANES]; /* 0: main */
@@ -91,10 +92,10 @@ uint32_t td_lane_of(td_lane_plan_t *lanes, uint32_t *n, const td_thunk_t *t);
 /* An async body that is done sooner than another thread is awake stays on the stream that starts it. */
 bool td_thunk_light(const td_device_t *dev, const td_thunk_t *t);
 
-/* need.c: host: device memory is host memory. slots (NULL: not asked for): size, owned, offset of each. direct: of each
+/* need.c: host: device memory is host memory. states (NULL: none): inputs without memory in bindings. slots (NULL: not asked for): size, owned, offset of each. direct: of each
  * input, whether the caller's memory stands in for the allocation. */
-td_status_t td_module_layout(const td_module_t *m, bool host, td_slot_t *slots, bool *direct, td_layout_t *out,
-                             td_err_t *err);
+td_status_t td_module_layout(const td_module_t *m, bool host, const bool *states, td_slot_t *slots, bool *direct,
+                             td_layout_t *out, td_err_t *err);
 bool td_input_direct(const td_module_t *m, uint32_t input, bool host);
 
 /* run.c: between a host-side tensor (row-major, one element per byte or more) and an array as stored. */

@@ -137,6 +137,9 @@ static td_status_t bind_input(td_binding_t *b, uint32_t i, const void *src, uint
     const td_shape_t *s = p->inputs[i].shape;
     uint32_t slot = p->input_slot[i];
     if (slot == UINT32_MAX) return TD_OK;
+    if (p->state_only[i])
+        return td_fail(err, TD_USAGE, "input %u ('%s') is kept on the device: runs need a state for it", i,
+                       p->inputs[i].name);
     void *own = (char *)b->block + p->slots[slot].offset;
     b->run.slots[slot] = own;
     if (!s->count) return TD_OK;

@@ -2,6 +2,7 @@
 /* Constants by content: two versions of one model on one device hold its constants once; a budget is asked before
  * anything is taken, and gets all of it back. */
 #include <check.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -242,6 +243,38 @@ START_TEST(memory_ends) {
 }
 END_TEST
 
+/* Several loaders at once: each finds its bytes, and in the end nothing is left. */
+enum { THREADS = 4, KINDS = 6, ROUNDS = 40 };
+static const td_payload_t *kinds[KINDS];
+static void *loader(void *arg) {
+    unsigned x = (unsigned)(uintptr_t)arg;
+    for (int k = 0; k < ROUNDS; k++) {
+        const td_payload_t *v[3];
+        void *at[3] = {NULL};
+        td_err_t err = {0};
+        for (int i = 0; i < 3; i++) v[i] = kinds[(x = x * 1664525u + 1013904223u) / 65536 % KINDS];
+        ck_assert(!td_constants_get(constants, v, 3, at, &err));
+        for (int i = 0; i < 3; i++) ck_assert(!memcmp(at[i], v[i]->bytes.data, v[i]->bytes.size));
+        td_constants_put(constants, v, 3);
+    }
+    return NULL;
+}
+START_TEST(loaders_at_once) {
+    pthread_t t[THREADS];
+    setup(_i ? "delay=6" : "");
+    for (int k = 0; k < KINDS; k++) {
+        uint8_t bytes[1000];
+        td_err_t err = {0};
+        memset(bytes, k + 1, sizeof bytes);
+        ck_assert(!td_payload_intern(table, (td_span_t){bytes, 100 * (size_t)(k + 1)}, &kinds[k], &err));
+    }
+    for (uintptr_t k = 0; k < THREADS; k++) ck_assert(!pthread_create(&t[k], NULL, loader, (void *)(k + 1)));
+    for (int k = 0; k < THREADS; k++) pthread_join(t[k], NULL);
+    for (int k = 0; k < KINDS; k++) td_payload_release(table, kinds[k]);
+    teardown();
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("constants");
     TCase *c = tcase_create("constants");
@@ -251,6 +284,7 @@ int main(void) {
     tcase_add_test(c, other_payload_table);
     tcase_add_test(c, budget_ends);
     tcase_add_loop_test(c, memory_ends, 0, 2);
+    tcase_add_loop_test(c, loaders_at_once, 0, 2);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/module.h"
 #include "runtime/need.h"
 
 enum { SLACK = 1 << 20 };
@@ -151,6 +152,26 @@ START_TEST(exact_parts) {
 }
 END_TEST
 
+START_TEST(states_take_no_block) {
+    td_err_t err = {0};
+    td_artifact_t *a = NULL;
+    td_module_t *m = NULL;
+    td_need_t all, less;
+    bool states[64] = {true};
+    open_device("delay=1");
+    ck_assert(!td_artifact_open_file("samples/store/digits/1/h100_sxm.aot", table, td_alloc_default(), &a, &err));
+    ck_assert(!td_module_open(a, td_alloc_default(), &m, &err));
+    ck_assert(!td_module_need(m, dev, &all, &err));
+    ck_assert(!td_module_need_states(m, dev, states, &less, &err));
+    uint64_t in = td_io_host_bytes(m->inputs[0].shape);
+    ck_assert_uint_ge(all.binding_device_bytes - less.binding_device_bytes, in);
+    ck_assert_uint_le(all.binding_device_bytes - less.binding_device_bytes, in + 512);
+    td_module_close(m);
+    td_artifact_close(a);
+    close_device();
+}
+END_TEST
+
 START_TEST(no_program_from_headers) {
     td_err_t err = {0};
     td_artifact_t *a = NULL;
@@ -176,6 +197,7 @@ int main(void) {
     tcase_add_loop_test(c, goldens, 0, 2);
     tcase_add_loop_test(c, corpus, 0, 2);
     tcase_add_test(c, exact_parts);
+    tcase_add_test(c, states_take_no_block);
     tcase_add_test(c, no_program_from_headers);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
