@@ -44,7 +44,7 @@ td_status_t td_module_layout(const td_module_t *m, bool host, const bool *states
         if (owned) out->block_bytes += (b->size + 511) & ~255ull;
         if (!b->literal) continue;
         if (b->literal->payload || b->size > TD_LIMIT_INLINE_BYTES) out->constant_bytes += b->size;
-        else out->inline_bytes += td_io_room(b->size);
+        else out->inline_bytes += td_constant_room(b->size);
     }
     return tensors(m, host, direct, out, err);
 }

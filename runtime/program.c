@@ -143,7 +143,7 @@ static td_status_t inline_constants(td_program_t *p, const td_module_t *m, td_er
         if (!l || p->slots[i].constant) continue;
         if (l->bytes.size) memcpy(host + at, l->bytes.data, l->bytes.size);
         p->slots[i].constant = (char *)p->inline_memory + at;
-        at += td_io_room(l->bytes.size);
+        at += td_constant_room(l->bytes.size);
     }
     st = p->dev->ops->stream_create(p->dev, TD_STREAM_MAIN, &q, err);
     if (!st) st = p->dev->ops->upload(q, p->inline_memory, host, p->layout.inline_bytes, err);

@@ -70,6 +70,8 @@ struct td_program {
 static inline bool td_shape_plain(const td_shape_t *s) { return s->default_layout && !s->packed; }
 /* What a tensor takes in convert or stage memory. */
 static inline uint64_t td_io_room(uint64_t bytes) { return (bytes + 127) & ~63ull; }
+/* What a small constant takes: compiled code relies on 256-byte alignment (kConstantBufferAlignBytes of XLA). */
+static inline uint64_t td_constant_room(uint64_t bytes) { return (bytes + 511) & ~255ull; }
 
 struct td_binding {
     const td_program_t *p;

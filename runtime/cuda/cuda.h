@@ -42,6 +42,8 @@ typedef struct td_cuda_device {
 
 /* Makes the context current on this thread; fails when the device is poisoned. */
 td_status_t td_cuda_enter(td_cuda_device_t *d, td_err_t *err);
+/* No context is current on this thread any more. */
+void td_cuda_leave(td_cuda_device_t *d);
 /* TD_OK for success; else the error, and the device is poisoned if it does not survive that. what: "stream". */
 td_status_t td_cuda_check(td_cuda_device_t *d, CUresult r, const char *call, const char *what, td_err_t *err);
 #define TD_CU(d, what, err, name, ...) td_cuda_check((d), (d)->cu.name(__VA_ARGS__), #name, (what), (err))

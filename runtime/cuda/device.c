@@ -19,6 +19,11 @@ td_status_t td_cuda_enter(td_cuda_device_t *d, td_err_t *err) {
     return td_prefix(err, TD_DEVICE, "the device failed before, so nothing runs on it any more");
 }
 
+void td_cuda_leave(td_cuda_device_t *d) {
+    d->cu.cuCtxSetCurrent(NULL);
+    current = 0;
+}
+
 td_status_t td_cuda_check(td_cuda_device_t *d, CUresult r, const char *call, const char *what, td_err_t *err) {
     td_err_t own = {0};
     if (!r) return TD_OK;
@@ -87,9 +92,8 @@ static void destroy(td_device_t *dev) {
         td_cuda_libs_close(d);
         while (d->modules) td_cuda_module_put(d, d->modules); /* there are none when all programs are gone */
         td_cuda_pool_destroy(d);
-        d->cu.cuCtxSetCurrent(NULL);
+        td_cuda_leave(d);
         d->cu.cuDevicePrimaryCtxRelease_v2(d->handle);
-        current = 0;
     }
     pthread_mutex_destroy(&d->lock);
     pthread_mutex_destroy(&d->lib_lock);

@@ -11,7 +11,7 @@
 
 #include "executable.pb-c.h"
 #include "proto/artifact.h"
-#include "runtime/program.h"
+#include "runtime/program_in.h"
 
 #define GOLDEN "tests/golden/executables/h100_sxm/v6/"
 static const char control[] = GOLDEN "control/executable.aot", attention[] = GOLDEN "attention/executable.aot";
@@ -171,6 +171,50 @@ START_TEST(nothing_is_taken_while_running) {
     td_binding_destroy(b);
     td_program_destroy(p);
     td_device_destroy(dev);
+}
+END_TEST
+
+/* Compiled code computes addresses with the alignment of what it is given. */
+START_TEST(alignment) {
+    td_device_t *dev = NULL;
+    td_program_t *p = NULL;
+    td_binding_t *b = NULL;
+    uint32_t n = 0;
+    load(control);
+    ck_assert_int_eq(open_device("", &dev), TD_OK);
+    ck_assert_msg(!create(dev, &p, &b), "%s", err.text);
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        ck_assert_uint_eq((uintptr_t)p->slots[i].constant % 256, 0);
+        ck_assert_uint_eq(p->slots[i].offset % 256, 0);
+        n += p->slots[i].constant != NULL;
+    }
+    ck_assert_uint_ge(n, 1);
+    td_binding_destroy(b);
+    td_program_destroy(p);
+    td_device_destroy(dev);
+}
+END_TEST
+
+/* Two devices at a time, one thread: each call finds its own context. */
+START_TEST(two_devices) {
+    td_device_t *dev[2] = {NULL, NULL};
+    setenv("FAKECUDA_DEVICES", "2", 1);
+    load(attention);
+    host_answer();
+    ck_assert_int_eq(open_device("0", &dev[0]), TD_OK);
+    ck_assert_int_eq(open_device("auto", &dev[1]), TD_OK); /* looks into contexts of its own */
+    td_device_destroy(dev[1]);
+    ck_assert_msg(!run_on(dev[0], &got), "%s", err.text);
+    SAME();
+    ck_assert_int_eq(open_device("1", &dev[1]), TD_OK);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_msg(!run_on(dev[i % 2], &got), "%s", err.text);
+        SAME();
+    }
+    td_device_destroy(dev[0]);
+    ck_assert_msg(!run_on(dev[1], &got), "%s", err.text);
+    SAME();
+    td_device_destroy(dev[1]);
 }
 END_TEST
 
@@ -414,6 +458,8 @@ int main(int argc, char **argv) {
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, same_as_host, 0, 10);
     tcase_add_test(t, nothing_is_taken_while_running);
+    tcase_add_test(t, alignment);
+    tcase_add_test(t, two_devices);
     tcase_add_test(t, code_is_shared);
     tcase_add_test(t, choice);
     tcase_add_test(t, other_gpu);
