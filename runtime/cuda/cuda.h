@@ -36,6 +36,7 @@ typedef struct td_cuda_device {
     td_cuda_module_t *modules;
     pthread_mutex_t lib_lock;
     td_cuda_lib_open_t *libs; /* lib.h: those that programs have needed */
+    CUmodule own;             /* own.h; under lib_lock; NULL until then */
     atomic_bool poisoned;
     td_err_t cause;
 } td_cuda_device_t;

@@ -90,6 +90,7 @@ static void destroy(td_device_t *dev) {
         (void)td_cuda_enter(d, NULL);
         d->cu.cuCtxSynchronize();
         td_cuda_libs_close(d);
+        if (d->own) d->cu.cuModuleUnload(d->own);
         while (d->modules) td_cuda_module_put(d, d->modules); /* there are none when all programs are gone */
         td_cuda_pool_destroy(d);
         td_cuda_leave(d);

@@ -9,7 +9,7 @@ static const struct {
     [TD_OP_GEMM] = {NULL, "matrix products", "cuBLASLt"},
     [TD_OP_NORM] = {NULL, "normalisations", "cuDNN"},
     [TD_OP_CONV] = {NULL, "convolutions", "cuDNN"},
-    [TD_OP_FFT] = {NULL, "Fourier transforms", "cuFFT"},
+    [TD_OP_FFT] = {td_cuda_fft_lower, "Fourier transforms", "cuFFT"},
     [TD_OP_TRIANGULAR_SOLVE] = {NULL, "triangular systems", "cuBLAS"},
     [TD_OP_TOPK] = {NULL, "top-k", "a kernel of XLA's own"},
     [TD_OP_ATTENTION] = {NULL, "attention", "cuDNN"},
