@@ -148,7 +148,8 @@ static td_status_t part(td_decoder_t *d, size_t room, td_err_t *err) {
         copy_back(d->buf + d->used, d->distance, k);
     } else {
         d->env->far_reference = true;
-        return td_fail(err, TD_UNSUPPORTED, "snappy block refers back %" PRIu32 " bytes, %zu are kept", d->distance, d->used);
+        return td_fail(err, TD_UNSUPPORTED, "snappy block refers back %" PRIu32 " bytes, %zu are kept", d->distance,
+                       d->used);
     }
     d->used += k;
     d->total += k;
@@ -200,7 +201,10 @@ td_status_t td_snappy_skip(td_feed_t *st, uint64_t n, td_err_t *err) {
         d->pending -= k;
         d->total += k;
     }
-    while (s == TD_OK && d->total < target) s = decode(d, target - d->total < SHOWN ? (size_t)(target - d->total) : SHOWN, err);
+    while (s == TD_OK && d->total < target) {
+        uint64_t k = target - d->total;
+        s = decode(d, k < SHOWN ? (size_t)k : SHOWN, err);
+    }
     if (s == TD_OK) d->done = d->total == d->size;
     return s == TD_OK ? td_feed_cancelled(d->env, err) : s;
 }
