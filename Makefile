@@ -119,7 +119,7 @@ coverage: $(B)/coverage
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
-tests: $(TESTS) $(B)/coverage
+tests: $(TESTS) $(B)/coverage $(B)/make-artifact
 check: deps
 	$(MAKE) B=$(B) all tests
 	@tests/run.sh $(B)
