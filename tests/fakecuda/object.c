@@ -61,8 +61,9 @@ void *fk_get(const void *handle, fk_kind_t kind, bool own, CUresult *r) {
         return NULL;
     }
     if (own && o->ctx != fk_current()) {
-        *r = fk_fault(FK_CONTEXT, CUDA_ERROR_INVALID_CONTEXT, "%s %u belongs to the context of device %d, current is %d",
-                      fk_kind_name(kind), o->number, o->ctx->device, fk_current() ? fk_current()->device : -1);
+        *r = fk_fault(FK_CONTEXT, CUDA_ERROR_INVALID_CONTEXT,
+                      "%s %u belongs to the context of device %d, current is %d", fk_kind_name(kind), o->number,
+                      o->ctx->device, fk_current() ? fk_current()->device : -1);
         return NULL;
     }
     return o;
