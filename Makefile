@@ -91,11 +91,18 @@ $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libhost.a $(B)/libthunk.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a -lcheck -lsubunit -lrt $(HOSTLIBS) -luv -lnghttp2 -lhttp_parser $(LDLIBS) $(MALLOC)
 
 # a CUDA driver for tests: tests/fakecuda/fakecuda.h
-FAKE_SRC := $(wildcard tests/fakecuda/*.c)
+FAKE_SRC := $(filter-out tests/fakecuda/lib_%,$(wildcard tests/fakecuda/*.c))
 $(B)/fakecuda/libcuda.so.1: $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libcuda.so.1 -Wl,--no-undefined -Wl,--exclude-libs,ALL -o $@ $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a $(HOSTLIBS) $(LDLIBS)
-$(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
+# and CUDA's libraries: file name, sources
+define fake_lib
+FAKE_LIBS += $(B)/fakecuda/$(1)
+$(B)/fakecuda/$(1): $(call obj,$(2)) $(B)/fakecuda/libcuda.so.1 $(B)/libthunk.a
+	$$(Q)$$(CC) -shared $$(LDFLAGS) -Wl,-soname,$(1) -Wl,--no-undefined -Wl,--exclude-libs,ALL -Wl,-rpath,'$$$$ORIGIN' -Wl,-z,nodelete -o $$@ $$^ $$(LDLIBS)
+endef
+$(eval $(call fake_lib,libcublasLt.so.13,tests/fakecuda/lib_blaslt.c))
+$(B)/tests/cuda_test $(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
 
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libthunk.a $(LDFLAGS) $(LDLIBS)
@@ -112,7 +119,7 @@ coverage: $(B)/coverage
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
-tests: $(TESTS) $(B)/coverage
+tests: $(TESTS) $(B)/coverage $(B)/make-artifact
 check: deps
 	$(MAKE) B=$(B) all tests
 	@tests/run.sh $(B)
@@ -130,8 +137,9 @@ check-streams: all
 .PHONY: golden-add
 golden-add: all
 	@tools/golden_add.sh $(B) "$(RELEASE)" $(TARGET)
-bench: all
+bench: all $(B)/make-artifact $(B)/load-bench
 	tests/bench/run.sh $(B)
+	tests/bench/load.sh $(B)
 # NETS=folder GENERATOR=file.py JAX_PYTHON=python ONLY=net,... ROUNDS=n SECONDS=s JSON=file: tests/bench/host.py
 bench-host: all
 	@tests/bench/host.py $(B)/thunkctl $(if $(NETS),--nets $(NETS)) $(if $(GENERATOR),--generator $(GENERATOR)) \

@@ -30,7 +30,8 @@ static const struct argp_option options[] = {
                                 "is computed once, before the runs; may be repeated", 0},
     {"outputs", 'o', "FILE", 0, "Write the outputs there as safetensors, named \"0\", \"1\"…", 0},
     {"device", 'd', "DEVICE", 0, "host (default), or host:OPTIONS, with commas between them: threads=N; delay=SEED: streams "
-                                 "with random delays, for tests of ordering", 0},
+                                 "with random delays, for tests of ordering. cuda, or cuda:OPTIONS: the number or UUID of a GPU, or auto; "
+                                 "cc=MAJOR.MINOR: one of that compute capability; driver=FILE: instead of libcuda.so.1", 0},
     {"repeat", 'n', "N", 0, "Run N times and print the minimum and the median time", 0},
     {"threads", 't', "N", 0, "Threads that the host device may use: host:threads=N; else one for each CPU", 0},
     {"profile", 'p', NULL, 0, "Print the thunks that took most of the time; of several runs, the first is left out", 0},

@@ -41,7 +41,8 @@ static td_status_t open_fd(int fd, const td_artifact_opts_t *opts, td_artifact_t
     return s;
 }
 
-td_status_t td_artifact_open_path(const char *path, const td_artifact_opts_t *opts, td_artifact_t **out, td_err_t *err) {
+td_status_t td_artifact_open_path(const char *path, const td_artifact_opts_t *opts, td_artifact_t **out,
+                                  td_err_t *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return td_fail(err, errno == ENOENT ? TD_NOTFOUND : TD_IO, "%s: %s", path, strerror(errno));
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);

@@ -215,7 +215,8 @@ td_status_t td_decoder_end(td_decoder_t *d, td_err_t *err) {
     } while (s == TD_OK && d->s.left);
     if (s == TD_OK) s = td_feed_more(d->in, err);
     if (s == TD_OK && d->in->left)
-        s = td_fail(err, TD_MALFORMED, "%zu bytes or more behind the %s stream", d->in->left, library_of(d->method)->name);
+        s = td_fail(err, TD_MALFORMED, "%zu bytes or more behind the %s stream", d->in->left,
+                    library_of(d->method)->name);
     close_library(d);
     return s;
 }

@@ -137,7 +137,8 @@ static td_status_t open_cache(td_envelope_t *e, td_layer_t *l, td_feed_t **out, 
     td_span_t first = {0};
     td_status_t s = peek(&l->peek, 5, &first, err);
     if (s == TD_OK)
-        s = td_decoder_open(&l->decoder, is_zstd(first) ? 'z' : 'd', &l->peek.s, TD_LIMIT_ARTIFACT_BYTES, false, e->env, err);
+        s = td_decoder_open(&l->decoder, is_zstd(first) ? 'z' : 'd', &l->peek.s, TD_LIMIT_ARTIFACT_BYTES, false, e->env,
+                            err);
     if (s == TD_OK) s = td_feed_skip(&l->decoder.s, 4, err);
     *out = &l->decoder.s;
     return s == TD_OK ? s : td_prefix(err, s, "cache entry");

@@ -174,7 +174,8 @@ static td_status_t move_varints_apart(td_excise_t *x, td_feed_t *in, uint64_t n,
 
 static td_status_t build(td_excise_t *x, td_feed_t *in, uint64_t n, size_t elem, const td_payload_t **out,
                          td_err_t *err) {
-    if (x->env.skips) return elem ? move_varints_apart(x, in, n, elem, out, err) : apart(x, in, n, (td_span_t){0}, out, err);
+    if (x->env.skips && elem) return move_varints_apart(x, in, n, elem, out, err);
+    if (x->env.skips) return apart(x, in, n, (td_span_t){0}, out, err);
     td_payload_builder_t b;
     td_payload_begin(&b, x->table, x->charge, elem ? n * elem : n, !elem);
     natives_t to = {.builder = &b};
@@ -218,7 +219,8 @@ td_status_t td_excise_moves(const td_seen_t *m, const ProtobufCFieldDescriptor *
     *(move ? m->moved_seen : m->inline_seen) |= bit;
     *out_move = move;
     if (move && size % element_bytes(d->type))
-        return td_fail(err, TD_MALFORMED, "%s.%s: %" PRIu64 " bytes are no whole number of %u-byte elements", m->desc->name,
+        return td_fail(err, TD_MALFORMED, "%s.%s: %" PRIu64 " bytes are no whole number of %u-byte elements",
+                       m->desc->name,
                        d->name, size, element_bytes(d->type));
     return TD_OK;
 }

@@ -227,7 +227,8 @@ td_status_t td_walk_unpack(td_walk_t *w, td_arena_t *arena, ProtobufCMessage **o
     *out = protobuf_c_message_unpack(w->desc, &a, w->rest.size, w->rest.size ? w->rest.data : nothing);
     if (*out) return TD_OK;
     if (u.refused)
-        return td_fail(err, TD_LIMIT, "%s: %" PRIu64 " wire bytes need more than the %zu bytes of memory allowed for them",
+        return td_fail(err, TD_LIMIT,
+                       "%s: %" PRIu64 " wire bytes need more than the %zu bytes of memory allowed for them",
                        w->desc->name, w->wire_bytes, arena->budget_bytes);
     return td_fail(err, TD_MALFORMED, "cannot unpack %s from %zu bytes", w->desc->name, w->rest.size);
 }

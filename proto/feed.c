@@ -109,7 +109,8 @@ static td_status_t file_skip(td_feed_t *s, uint64_t n, td_err_t *err) {
 }
 
 td_status_t td_file_feed_open(td_file_feed_t *f, const td_source_t *source, td_feed_env_t *env, td_err_t *err) {
-    *f = (td_file_feed_t){.s = {.end = source->size, .fill = file_fill, .skip = file_skip}, .source = source, .env = env};
+    *f = (td_file_feed_t){.source = source, .env = env};
+    f->s = (td_feed_t){.end = source->size, .fill = file_fill, .skip = file_skip};
     f->window = env->alloc->get(env->alloc->ctx, WINDOW, 64);
     return f->window ? TD_OK : td_fail(err, TD_NOMEM, "out of memory for a window of %d bytes", WINDOW);
 }

@@ -71,7 +71,8 @@ typedef struct td_payload_builder {
 } td_payload_builder_t;
 
 /* A payload of size bytes; with exact false, of at most size (its memory is then charged as it comes). */
-void td_payload_begin(td_payload_builder_t *b, td_payload_table_t *t, const td_charge_t *charge, uint64_t size, bool exact);
+void td_payload_begin(td_payload_builder_t *b, td_payload_table_t *t, const td_charge_t *charge, uint64_t size,
+                      bool exact);
 /* TD_LIMIT when the budget has no more, TD_NOMEM, TD_MALFORMED for more bytes than announced. */
 td_status_t td_payload_write(td_payload_builder_t *b, const void *data, size_t size, td_err_t *err);
 /* The payload, one reference. On failure too the builder holds nothing any more. */

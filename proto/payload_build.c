@@ -16,7 +16,8 @@ enum {
     OWN = 0, /* a twin in the table's own memory: bytes of a mapped file may change under us */
 };
 
-void td_payload_begin(td_payload_builder_t *b, td_payload_table_t *t, const td_charge_t *charge, uint64_t size, bool exact) {
+void td_payload_begin(td_payload_builder_t *b, td_payload_table_t *t, const td_charge_t *charge, uint64_t size,
+                      bool exact) {
     b->table = t;
     b->charge = charge ? charge : t->charge;
     b->max = size;
@@ -123,7 +124,8 @@ static td_status_t append(td_payload_builder_t *b, const void *data, size_t size
 td_status_t td_payload_write(td_payload_builder_t *b, const void *data, size_t size, td_err_t *err) {
     const uint8_t *p = data;
     if (size > b->max - b->done)
-        return td_fail(err, TD_MALFORMED, "%zu bytes more for a payload of %" PRIu64 " that has %" PRIu64, size, b->max, b->done);
+        return td_fail(err, TD_MALFORMED, "%zu bytes more for a payload of %" PRIu64 " that has %" PRIu64, size, b->max,
+                       b->done);
     if (b->done < sizeof b->head) {
         size_t k = sizeof b->head - (size_t)b->done < size ? sizeof b->head - (size_t)b->done : size;
         memcpy(b->head + b->done, p, k);

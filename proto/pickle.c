@@ -91,7 +91,8 @@ static td_status_t opcode(td_pickle_t *p, bool *stop, uint64_t *n, td_err_t *err
         s = td_feed_skip(p->in, *n, err);
     }
     if (s != TD_MALFORMED) return s;
-    return td_fail_at(err, TD_MALFORMED, at, "pickle opcode 0x%02x at offset %" PRIu64 " is unknown or cut short", op, at);
+    return td_fail_at(err, TD_MALFORMED, at, "pickle opcode 0x%02x at offset %" PRIu64 " is unknown or cut short", op,
+                      at);
 }
 
 td_status_t td_pickle_open(td_pickle_t *p, td_feed_t *in, td_err_t *err) {
@@ -105,7 +106,8 @@ td_status_t td_pickle_open(td_pickle_t *p, td_feed_t *in, td_err_t *err) {
                     "the pickle holds no (\"exec\", bytes) object as jax.experimental.serialize_executable writes it");
     uint64_t at = td_feed_position(in);
     if (s == TD_OK && in->end != UINT64_MAX && n > in->end - at)
-        s = td_fail_at(err, TD_MALFORMED, at, "pickle object of %" PRIu64 " bytes at offset %" PRIu64 " is cut short", n, at);
+        s = td_fail_at(err, TD_MALFORMED, at, "pickle object of %" PRIu64 " bytes at offset %" PRIu64 " is cut short",
+                       n, at);
     if (s == TD_OK) td_limit_open(&p->object, in, n);
     return s;
 }

@@ -60,10 +60,12 @@ static td_status_t block_header(td_records_t *r, td_err_t *err) {
         return td_fail_at(err, TD_MALFORMED, at, "block header hash at %" PRIu64 " does not match", at);
     uint64_t previous = load64(h + 8), next = load64(h + 16);
     if (previous != at - r->chunk_begin)
-        return td_fail_at(err, TD_MALFORMED, at, "block at %" PRIu64 " says its chunk began %" PRIu64 " bytes before, it is %" PRIu64,
+        return td_fail_at(err, TD_MALFORMED, at,
+                          "block at %" PRIu64 " says its chunk began %" PRIu64 " bytes before, it is %" PRIu64,
                           at, previous, at - r->chunk_begin);
     if (r->chunk_end && next != r->chunk_end - at)
-        return td_fail_at(err, TD_MALFORMED, at, "block at %" PRIu64 " says its chunk ends %" PRIu64 " bytes on, it is %" PRIu64, at,
+        return td_fail_at(err, TD_MALFORMED, at,
+                          "block at %" PRIu64 " says its chunk ends %" PRIu64 " bytes on, it is %" PRIu64, at,
                           next, r->chunk_end - at);
     if (!r->chunk_end && r->n_pending < 2) {
         r->pending[r->n_pending * 2] = at;
@@ -83,7 +85,8 @@ static td_status_t piece(td_records_t *r, uint64_t most, const uint8_t **at, siz
     td_status_t s = td_feed_more(r->in, err);
     if (s != TD_OK) return s;
     if (!r->in->left)
-        return td_fail_at(err, TD_MALFORMED, r->chunk_begin, "truncated: chunk at %" PRIu64 " runs past the end of %" PRIu64 " bytes",
+        return td_fail_at(err, TD_MALFORMED, r->chunk_begin,
+                          "truncated: chunk at %" PRIu64 " runs past the end of %" PRIu64 " bytes",
                           r->chunk_begin, r->pos);
     uint64_t in_block = BLOCK - r->pos % BLOCK, k = most < in_block ? most : in_block;
     *at = r->in->at;
@@ -138,16 +141,19 @@ static td_status_t chunk_header(td_records_t *r, td_err_t *err) {
     uint64_t whole, end, floor_end;
     if (!td_add_u64(c->data_size, CHUNK_HEADER, &whole) || !add_with_overhead(c->begin, whole, &end) ||
         !td_add_u64(c->begin, c->num_records, &floor_end) || floor_end > UINT64_MAX - BLOCK)
-        return td_fail_at(err, TD_MALFORMED, c->begin, "chunk at %" PRIu64 " claims %" PRIu64 " bytes", c->begin, c->data_size);
+        return td_fail_at(err, TD_MALFORMED, c->begin, "chunk at %" PRIu64 " claims %" PRIu64 " bytes", c->begin,
+                          c->data_size);
     floor_end = round_up_boundary(floor_end);
     c->end = end > floor_end ? end : floor_end;
     if (c->end > file_end)
-        return td_fail_at(err, TD_MALFORMED, c->begin, "truncated: chunk at %" PRIu64 " ends at %" PRIu64 ", the file at %" PRIu64,
+        return td_fail_at(err, TD_MALFORMED, c->begin,
+                          "truncated: chunk at %" PRIu64 " ends at %" PRIu64 ", the file at %" PRIu64,
                           c->begin, c->end, file_end);
     r->chunk_end = c->end;
     for (uint32_t i = 0; i < r->n_pending; i++)
         if (r->pending[i * 2 + 1] != c->end - r->pending[i * 2])
-            return td_fail_at(err, TD_MALFORMED, c->begin, "block header at %" PRIu64 " disagrees on the end of its chunk", r->pending[i * 2]);
+            return td_fail_at(err, TD_MALFORMED, c->begin,
+                              "block header at %" PRIu64 " disagrees on the end of its chunk", r->pending[i * 2]);
     r->data = (td_feed_t){.end = c->data_size, .fill = data_fill, .skip = r->env->skips ? data_skip : NULL};
     r->passed_over = r->env->skips && c->data_size > HASHED_CHUNK;
     td_highway_init(&r->hash);
@@ -170,7 +176,8 @@ static td_status_t read_sizes(td_records_t *r, char method, td_err_t *err) {
     uint64_t end = td_feed_position(&r->data) + n;
     r->sizes.size = 0;
     if (!method) {
-        s = n > max ? td_fail(err, TD_MALFORMED, "%" PRIu64 " bytes of sizes for %" PRIu64 " records", n, r->chunk.num_records)
+        s = n > max ? td_fail(err, TD_MALFORMED, "%" PRIu64 " bytes of sizes for %" PRIu64 " records", n,
+                              r->chunk.num_records)
                     : td_buffer_append_feed(&r->sizes, &r->data, n, err);
     } else if ((s = stated_size(r, max, &plain, err)) == TD_OK) {
         if (td_feed_position(&r->data) > end) return td_fail(err, TD_MALFORMED, "bad size of sizes");
@@ -191,7 +198,8 @@ static td_status_t open_simple(td_records_t *r, td_err_t *err) {
     if (c->num_records > TD_LIMIT_RECORDS)
         return td_fail(err, TD_LIMIT, "%" PRIu64 " records, at most %u", c->num_records, TD_LIMIT_RECORDS);
     if (c->decoded_size > TD_LIMIT_ARTIFACT_BYTES)
-        return td_fail(err, TD_LIMIT, "%" PRIu64 " decoded bytes, at most %llu", c->decoded_size, TD_LIMIT_ARTIFACT_BYTES);
+        return td_fail(err, TD_LIMIT, "%" PRIu64 " decoded bytes, at most %llu", c->decoded_size,
+                       TD_LIMIT_ARTIFACT_BYTES);
     if (!c->data_size) return td_fail(err, TD_MALFORMED, "empty data");
     td_status_t s = td_feed_get(&r->data, &method, 1, err);
     if (s == TD_OK) s = read_sizes(r, (char)method, err);
@@ -206,7 +214,8 @@ static td_status_t open_simple(td_records_t *r, td_err_t *err) {
         stated = r->data.end - td_feed_position(&r->data);
     }
     if (stated != c->decoded_size)
-        return td_fail(err, TD_MALFORMED, "%" PRIu64 " decoded bytes, the header says %" PRIu64, stated, c->decoded_size);
+        return td_fail(err, TD_MALFORMED, "%" PRIu64 " decoded bytes, the header says %" PRIu64, stated,
+                       c->decoded_size);
     if (method) s = td_decoder_open(&r->decoder, (char)method, &r->data, stated, true, r->env, err);
     r->values_begin = td_feed_position(r->values);
     return s;
@@ -217,11 +226,14 @@ static td_status_t open_chunk(td_records_t *r, td_err_t *err) {
     r->records_left = 0;
     r->values = NULL;
     switch (c->type) {
-    case 's': return c->data_size || c->num_records || c->decoded_size ? td_fail(err, TD_MALFORMED, "signature chunk is not empty") : TD_OK;
+    case 's':
+        if (!c->data_size && !c->num_records && !c->decoded_size) return TD_OK;
+        return td_fail(err, TD_MALFORMED, "signature chunk is not empty");
     case 'm':
     case 'p': return c->num_records ? td_fail(err, TD_MALFORMED, "chunk of type '%c' with records", c->type) : TD_OK;
     case 'r': return open_simple(r, err);
-    case 't': return td_fail(err, TD_UNSUPPORTED, "transposed chunk: no compiler writes one; rewrite the file without transposition");
+    case 't': return td_fail(err, TD_UNSUPPORTED,
+                             "transposed chunk: no compiler writes one; rewrite the file without transposition");
     default: return c->num_records ? td_fail(err, TD_UNSUPPORTED, "unknown chunk type 0x%02x", c->type) : TD_OK;
     }
 }
@@ -243,7 +255,8 @@ static td_status_t close_chunk(td_records_t *r, td_err_t *err) {
     if (r->values) {
         uint64_t left = values_left(r);
         if (r->sizes_left.size || left)
-            return td_fail(err, TD_MALFORMED, "%zu bytes of sizes and %" PRIu64 " of values are left over", r->sizes_left.size, left);
+            return td_fail(err, TD_MALFORMED, "%zu bytes of sizes and %" PRIu64 " of values are left over",
+                           r->sizes_left.size, left);
         if (r->values == &r->decoder.s && !(r->env->skips && r->passed_over)) s = td_decoder_end(&r->decoder, err);
     }
     if (s == TD_OK) s = td_feed_skip(&r->data, r->data.end - td_feed_position(&r->data), err);
@@ -257,8 +270,10 @@ static td_status_t close_chunk(td_records_t *r, td_err_t *err) {
 
 static td_status_t next_record(td_records_t *r, td_feed_t **out, td_err_t *err) {
     uint64_t n = 0, left = values_left(r), i = r->chunk.num_records - r->records_left;
-    if (!td_wire_varint(&r->sizes_left, &n)) return td_fail(err, TD_MALFORMED, "size of record %" PRIu64 " is missing", i);
-    if (n > left) return td_fail(err, TD_MALFORMED, "record %" PRIu64 " of %" PRIu64 " bytes, %" PRIu64 " are left", i, n, left);
+    if (!td_wire_varint(&r->sizes_left, &n))
+        return td_fail(err, TD_MALFORMED, "size of record %" PRIu64 " is missing", i);
+    if (n > left)
+        return td_fail(err, TD_MALFORMED, "record %" PRIu64 " of %" PRIu64 " bytes, %" PRIu64 " are left", i, n, left);
     td_limit_open(&r->record, r->values, n);
     r->in_record = true;
     r->records_left--;
@@ -299,7 +314,8 @@ td_status_t td_records_blame(td_records_t *r, td_status_t s, td_err_t *err) {
     bool about_bytes = s == TD_MALFORMED || s == TD_UNSUPPORTED || s == TD_LIMIT || s == TD_MISMATCH;
     r->in_chunk = r->in_record = false;
     r->records_left = 0;
-    if (about_bytes && td_feed_skip(&r->data, r->data.end - td_feed_position(&r->data), NULL) == TD_OK && !hash_right(r))
+    uint64_t left = r->data.end - td_feed_position(&r->data);
+    if (about_bytes && td_feed_skip(&r->data, left, NULL) == TD_OK && !hash_right(r))
         s = wrong_hash(r, err);
     return td_prefix(err, s, "chunk at offset %" PRIu64, r->chunk.begin);
 }

@@ -90,10 +90,14 @@ static td_status_t element(td_decoder_t *d, td_err_t *err) {
 
 static void copy_back(uint8_t *to, size_t distance, size_t n) {
     const uint8_t *from = to - distance;
-    if (distance >= 16)
-        for (size_t i = 0; i < n; i += 16) memcpy(to + i, from + i, 16);
-    else
+    if (distance >= 16) {
+        memcpy(to, from, 16);
+        for (size_t i = 16; i < n; i += 16) memcpy(to + i, from + i, 16);
+    } else if (distance >= 8) {
+        for (size_t i = 0; i < n; i += 8) memcpy(to + i, from + i, 8);
+    } else {
         for (size_t i = 0; i < n; i++) to[i] = from[i];
+    }
 }
 
 /* Elements that lie whole in the input's window and fit before `end`; what does not is left to the slow path. */
@@ -101,8 +105,14 @@ static void fast(td_decoder_t *d, size_t end) {
     const uint8_t *in = d->in->at, *in_end = in + d->in->left;
     uint8_t *out = d->buf + d->used, *out_end = d->buf + end;
     while (in_end - in >= 5 && out < out_end) {
-        uint64_t len;
+        uint64_t len = (uint64_t)(*in >> 2) + 1;
         uint32_t distance, v;
+        if (!(*in & 3) && len <= 16 && in_end - in > 17 && out_end - out >= 16) { /* most literals */
+            memcpy(out, in + 1, 16);
+            in += 1 + len;
+            out += len;
+            continue;
+        }
         unsigned more = tag_more(*in);
         memcpy(&v, in + 1, 4);
         if (more < 4) v &= (1u << (8 * more)) - 1;
@@ -138,7 +148,8 @@ static td_status_t part(td_decoder_t *d, size_t room, td_err_t *err) {
         copy_back(d->buf + d->used, d->distance, k);
     } else {
         d->env->far_reference = true;
-        return td_fail(err, TD_UNSUPPORTED, "snappy block refers back %" PRIu32 " bytes, %zu are kept", d->distance, d->used);
+        return td_fail(err, TD_UNSUPPORTED, "snappy block refers back %" PRIu32 " bytes, %zu are kept", d->distance,
+                       d->used);
     }
     d->used += k;
     d->total += k;
@@ -190,7 +201,10 @@ td_status_t td_snappy_skip(td_feed_t *st, uint64_t n, td_err_t *err) {
         d->pending -= k;
         d->total += k;
     }
-    while (s == TD_OK && d->total < target) s = decode(d, target - d->total < SHOWN ? (size_t)(target - d->total) : SHOWN, err);
+    while (s == TD_OK && d->total < target) {
+        uint64_t k = target - d->total;
+        s = decode(d, k < SHOWN ? (size_t)k : SHOWN, err);
+    }
     if (s == TD_OK) d->done = d->total == d->size;
     return s == TD_OK ? td_feed_cancelled(d->env, err) : s;
 }

@@ -46,7 +46,8 @@ static td_status_t override_plan(td_span_t in, plan_t *p, td_err_t *err) {
     if (parts == 0) return td_fail(err, TD_MALFORMED, "override record without a path");
     if (parts > 1) return td_fail(err, TD_UNSUPPORTED, "override path of %" PRIu64 " parts, 1 is supported", parts);
     if (type != OVERRIDE_TYPE_STRING) return td_fail(err, TD_UNSUPPORTED, "override of field type %" PRIu64, type);
-    if (number == 0 || number > 0x1fffffff) return td_fail(err, TD_MALFORMED, "override of field number %" PRIu64, number);
+    if (number == 0 || number > 0x1fffffff)
+        return td_fail(err, TD_MALFORMED, "override of field number %" PRIu64, number);
     p->field = (uint32_t)number;
     return TD_OK;
 }
@@ -77,7 +78,8 @@ static td_status_t manifest(reading_t *r, td_feed_t *record, td_err_t *err) {
     td_span_t type;
     char name[TD_SPLIT_TYPE_MAX];
     if (record->end > TD_LIMIT_MANIFEST_BYTES)
-        return td_fail(err, TD_LIMIT, "manifest of %" PRIu64 " bytes, at most %u", record->end, TD_LIMIT_MANIFEST_BYTES);
+        return td_fail(err, TD_LIMIT, "manifest of %" PRIu64 " bytes, at most %u", record->end,
+                       TD_LIMIT_MANIFEST_BYTES);
     td_status_t s = td_buffer_append_feed(&r->manifest, record, record->end, err);
     if (s != TD_OK) return s;
     r->todo = td_buffer_span(&r->manifest);

@@ -20,14 +20,19 @@ struct td_constants {
     const td_charge_t *charge;
     bool in_place; /* the payload is the constant; then no entries */
     pthread_mutex_t lock;
-    entry_t *buckets[BUCKETS];
     uint64_t count, bytes;
+    entry_t *buckets[]; /* BUCKETS of them, unless in_place */
 };
+
+static size_t table_bytes(bool in_place) {
+    return sizeof(td_constants_t) + (in_place ? 0 : BUCKETS * sizeof(entry_t *));
+}
 
 td_status_t td_constants_create(td_device_t *dev, td_payload_table_t *payloads, const td_alloc_t *alloc,
                                 const td_charge_t *charge, td_constants_t **out, td_err_t *err) {
-    td_constants_t *c = alloc->get(alloc->ctx, sizeof *c, 16);
+    td_constants_t *c = alloc->get(alloc->ctx, table_bytes(dev->host_memory), 16);
     if (!c) return td_fail(err, TD_NOMEM, "no memory for the table of constants");
+    memset(c, 0, table_bytes(dev->host_memory));
     *c = (td_constants_t){.dev = dev, .payloads = payloads, .alloc = alloc, .charge = charge,
                           .in_place = dev->host_memory};
     pthread_mutex_init(&c->lock, NULL);
@@ -52,10 +57,10 @@ static void drop(td_constants_t *c, entry_t **at) {
 
 void td_constants_destroy(td_constants_t *c) {
     if (!c) return;
-    for (uint32_t i = 0; i < BUCKETS; i++)
+    for (uint32_t i = 0; i < BUCKETS && !c->in_place; i++)
         while (c->buckets[i]) drop(c, &c->buckets[i]);
     pthread_mutex_destroy(&c->lock);
-    c->alloc->put(c->alloc->ctx, c, sizeof *c);
+    c->alloc->put(c->alloc->ctx, c, table_bytes(c->in_place));
 }
 
 /* A new copy: memory now, the bytes when the stream gets there. */

@@ -16,14 +16,12 @@ static td_status_t shape_copy(td_arena_t *a, const td_shape_t *s, const td_shape
     return td_shape_make(a, s->type, s->rank, s->dims, s->minor_to_major, out, err);
 }
 
-/* The lane of an async body. When there are as many as may be, further logical streams share them: work on
- * one stream keeps the order in which it was enqueued, so that is never wrong. */
-static uint32_t lane_of(td_program_t *p, const td_thunk_t *t) {
-    for (uint32_t i = 0; i < p->n_lanes; i++)
-        if (p->lanes[i].use == t->stream_use && p->lanes[i].id == t->stream) return i;
-    if (p->n_lanes == TD_LIMIT_LANES) return 1 + (uint32_t)(t->stream % (TD_LIMIT_LANES - 1));
-    p->lanes[p->n_lanes] = (td_lane_plan_t){t->stream_use, t->stream, 0};
-    return p->n_lanes++;
+uint32_t td_lane_of(td_lane_plan_t *lanes, uint32_t *n, const td_thunk_t *t) {
+    for (uint32_t i = 0; i < *n; i++)
+        if (lanes[i].use == t->stream_use && lanes[i].id == t->stream) return i;
+    if (*n == TD_LIMIT_LANES) return 1 + (uint32_t)(t->stream % (TD_LIMIT_LANES - 1));
+    lanes[*n] = (td_lane_plan_t){t->stream_use, t->stream, 0};
+    return (*n)++;
 }
 
 /* Bytes that the thunks touch; UINT64_MAX for what may take long whatever it touches. */
@@ -42,9 +40,8 @@ static uint64_t touched(const td_seq_t *s) {
     return sum;
 }
 
-/* A body that is done sooner than another thread is awake stays on the stream that starts it. */
-static bool light(const td_program_t *p, const td_thunk_t *t) {
-    return t->kind->enqueue == td_async_start_enqueue && touched(&t->seqs[0]) < p->dev->light_bytes;
+bool td_thunk_light(const td_device_t *dev, const td_thunk_t *t) {
+    return t->kind->enqueue == td_async_start_enqueue && touched(&t->seqs[0]) < dev->light_bytes;
 }
 
 static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, const char *what, const td_seq_t *from,
@@ -83,8 +80,8 @@ static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, c
         if (f->n_args > p->max_args) p->max_args = f->n_args;
         if (f->kind->lower) st = f->kind->lower(p->dev, m->hlo, f, t, &p->arena, &scratch, err);
         if (scratch > p->lanes[lane].scratch) p->lanes[lane].scratch = scratch;
-        if (light(p, f)) t->stream_use = TD_STREAM_MAIN;
-        t->lane = t->stream_use == TD_STREAM_MAIN ? lane : lane_of(p, f);
+        if (td_thunk_light(p->dev, f)) t->stream_use = TD_STREAM_MAIN;
+        t->lane = t->stream_use == TD_STREAM_MAIN ? lane : td_lane_of(p->lanes, &p->n_lanes, f);
         if (f->kind->enqueue == td_async_start_enqueue && f->pair >= p->n_pairs) p->n_pairs = f->pair + 1;
         for (uint32_t k = 0; k < f->n_seqs && !st; k++) {
             char name[24];
@@ -101,29 +98,6 @@ static void release(td_program_t *p, const td_seq_t *s) {
         if (s->v[i].kernel) p->dev->ops->kernel_release(s->v[i].kernel);
         for (uint32_t k = 0; s->v[i].seqs && k < s->v[i].n_seqs; k++) release(p, &s->v[i].seqs[k]);
     }
-}
-
-static td_status_t reserve(uint64_t *sum, uint64_t bytes, td_err_t *err) {
-    if (bytes <= UINT64_MAX / 2 && td_add_u64(*sum, td_io_room(bytes), sum) && *sum <= SIZE_MAX / 4) return TD_OK;
-    return td_fail(err, TD_LIMIT, "the tensors are too large");
-}
-
-/* Memory of bindings besides the allocations: only for tensors that are not used in place. */
-static td_status_t tensors(td_program_t *p, const td_module_t *m, td_err_t *err) {
-    td_status_t st = TD_OK;
-    for (uint32_t i = 0; i < p->n_inputs && !st; i++) {
-        const td_shape_t *s = p->inputs[i].shape;
-        const td_buffer_t *b = p->input_slot[i] == UINT32_MAX ? NULL : &m->buffers[p->input_slot[i]];
-        p->input_direct[i] = b && p->host && td_shape_plain(s) && !b->written && !b->output;
-        if (b && !p->host && !td_shape_plain(s)) st = reserve(&p->stage_bytes, s->bytes, err);
-    }
-    for (uint32_t i = 0; i < p->n_outputs && !st; i++) {
-        const td_shape_t *s = p->outputs[i].shape;
-        if (!td_type_is_array(s->type) || (p->host && td_shape_plain(s))) continue;
-        st = reserve(&p->convert_bytes, td_io_host_bytes(s), err);
-        if (!st && !p->host && !td_shape_plain(s)) st = reserve(&p->stage_bytes, s->bytes, err);
-    }
-    return st;
 }
 
 /* A literal's bytes as a payload, one reference; NULL for what is so small that it goes into the program's own block. */
@@ -145,16 +119,12 @@ static td_status_t shared_constants(td_program_t *p, const td_module_t *m, uint3
         if (!m->buffers[i].literal) continue;
         if ((st = payload_of(p, m->buffers[i].literal, &l, err))) break;
         if (l) slot_of[n] = i, p->shared[n++] = l;
-        else p->inline_bytes += td_io_room(m->buffers[i].size);
     }
     if (!st) st = td_constants_get(p->constants, p->shared, n, memory, err);
     for (uint32_t k = 0; k < n; k++) td_payload_release(t, p->shared[k]); /* the table's reference stays */
     if (st) return st;
     p->n_shared = n;
-    for (uint32_t k = 0; k < n; k++) {
-        p->slots[slot_of[k]].constant = memory[k];
-        p->shared_bytes += p->slots[slot_of[k]].size;
-    }
+    for (uint32_t k = 0; k < n; k++) p->slots[slot_of[k]].constant = memory[k];
     return TD_OK;
 }
 
@@ -162,27 +132,27 @@ static td_status_t shared_constants(td_program_t *p, const td_module_t *m, uint3
 static td_status_t inline_constants(td_program_t *p, const td_module_t *m, td_err_t *err) {
     td_stream_t *q = NULL;
     uint64_t at = 0;
-    if (!p->inline_bytes) return TD_OK;
-    td_status_t st = td_device_take(p->dev, p->charge, p->inline_bytes, "small constants", &p->inline_memory, err);
-    uint8_t *host = st ? NULL : p->alloc->get(p->alloc->ctx, (size_t)p->inline_bytes, 64);
+    if (!p->layout.inline_bytes) return TD_OK;
+    td_status_t st = td_device_take(p->dev, p->charge, p->layout.inline_bytes, "small constants", &p->inline_memory, err);
+    uint8_t *host = st ? NULL : p->alloc->get(p->alloc->ctx, (size_t)p->layout.inline_bytes, 64);
     if (!st && !host) st = td_fail(err, TD_NOMEM, "out of memory");
     if (st) return st;
-    memset(host, 0, (size_t)p->inline_bytes);
+    memset(host, 0, (size_t)p->layout.inline_bytes);
     for (uint32_t i = 0; i < m->n_allocations; i++) {
         const td_literal_t *l = m->buffers[i].literal;
         if (!l || p->slots[i].constant) continue;
         if (l->bytes.size) memcpy(host + at, l->bytes.data, l->bytes.size);
         p->slots[i].constant = (char *)p->inline_memory + at;
-        at += td_io_room(l->bytes.size);
+        at += td_constant_room(l->bytes.size);
     }
     st = p->dev->ops->stream_create(p->dev, TD_STREAM_MAIN, &q, err);
-    if (!st) st = p->dev->ops->upload(q, p->inline_memory, host, p->inline_bytes, err);
+    if (!st) st = p->dev->ops->upload(q, p->inline_memory, host, p->layout.inline_bytes, err);
     if (q) {
         td_status_t sync = p->dev->ops->stream_sync(q, st ? NULL : err);
         if (!st) st = sync;
         p->dev->ops->stream_destroy(q);
     }
-    p->alloc->put(p->alloc->ctx, host, (size_t)p->inline_bytes);
+    p->alloc->put(p->alloc->ctx, host, (size_t)p->layout.inline_bytes);
     return st;
 }
 
@@ -201,7 +171,7 @@ static td_status_t constants(td_program_t *p, const td_module_t *m, td_err_t *er
     return inline_constants(p, m, err);
 }
 
-static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) {
+static td_status_t create(td_program_t *p, const td_module_t *m, const bool *states, td_err_t *err) {
     td_arena_t *a = &p->arena;
     td_status_t st = TD_OK;
     if (m->artifact->headers_only)
@@ -223,9 +193,12 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
     p->input_slot = TD_NEW_N(a, uint32_t, p->n_inputs);
     p->output_slot = TD_NEW_N(a, uint32_t, p->n_outputs);
     p->input_direct = TD_NEW_N(a, bool, p->n_inputs);
+    p->state_only = TD_NEW_N(a, bool, p->n_inputs);
     p->name = td_arena_strndup(a, m->hlo->name, strlen(m->hlo->name));
-    if (!p->slots || !p->inputs || !p->outputs || !p->input_slot || !p->output_slot || !p->input_direct || !p->name)
+    if (!p->slots || !p->inputs || !p->outputs || !p->input_slot || !p->output_slot || !p->input_direct || !p->state_only ||
+        !p->name)
         return td_arena_fail(a, err);
+    if (states && p->n_inputs) memcpy(p->state_only, states, p->n_inputs * sizeof *states);
     for (uint32_t i = 0; i < p->n_inputs; i++) {
         const td_module_io_t *in = &m->inputs[i];
         p->inputs[i].name = td_arena_strndup(a, in->name, strlen(in->name));
@@ -242,16 +215,7 @@ static td_status_t create(td_program_t *p, const td_module_t *m, td_err_t *err) 
         if ((st = shape_copy(a, m->outputs[i].shape, &p->outputs[i].shape, err))) return st;
         p->output_slot[i] = m->outputs[i].slot;
     }
-    if ((st = tensors(p, m, err))) return st;
-    for (uint32_t i = 0; i < m->n_slots; i++) {
-        const td_buffer_t *b = &m->buffers[i];
-        p->slots[i].size = b->size;
-        if (i >= m->n_allocations || b->is_thread_local || b->is_constant) continue;
-        if (b->is_param && p->input_direct[b->input]) continue;
-        p->slots[i].owned = true;
-        p->slots[i].offset = p->block_bytes;
-        p->block_bytes += (b->size + 511) & ~255ull;
-    }
+    if ((st = td_module_layout(m, p->host, p->state_only, p->slots, p->input_direct, &p->layout, err))) return st;
     if ((st = constants(p, m, err))) return st;
     return lower(p, m, 0, "thunks", m->thunks, &p->thunks, err);
 }
@@ -270,7 +234,7 @@ td_status_t td_program_create(const td_module_t *m, const td_program_opts_t *opt
     p->n_lanes = 1;
     p->dropped_wait = TD_NO_WAIT;
     td_arena_init(&p->arena, alloc, 0);
-    td_status_t st = create(p, m, err);
+    td_status_t st = create(p, m, opts->states, err);
     if (st) td_program_destroy(p);
     else *out = p;
     return st;
@@ -282,7 +246,7 @@ void td_program_destroy(td_program_t *p) {
     release(p, &p->once);
     for (uint32_t i = p->first_made; p->first_made && i < p->n_slots; i++)
         td_device_give(p->dev, p->charge, p->slots[i].constant, p->slots[i].size);
-    td_device_give(p->dev, p->charge, p->inline_memory, p->inline_bytes);
+    td_device_give(p->dev, p->charge, p->inline_memory, p->layout.inline_bytes);
     if (p->constants) td_constants_put(p->constants, p->shared, p->n_shared);
     td_constants_destroy(p->own_constants);
     td_arena_deinit(&p->arena);
@@ -294,14 +258,14 @@ uint32_t td_program_output_count(const td_program_t *p) { return p->n_outputs; }
 const td_io_t *td_program_input(const td_program_t *p, uint32_t i) { return i < p->n_inputs ? &p->inputs[i] : NULL; }
 const td_io_t *td_program_output(const td_program_t *p, uint32_t i) { return i < p->n_outputs ? &p->outputs[i] : NULL; }
 const char *td_program_name(const td_program_t *p) { return p->name; }
-uint64_t td_program_bytes(const td_program_t *p) { return sizeof *p + p->arena.reserved_bytes + p->inline_bytes + p->made_bytes; }
-uint64_t td_program_constant_bytes(const td_program_t *p) { return p->shared_bytes; }
+uint64_t td_program_bytes(const td_program_t *p) { return sizeof *p + p->arena.reserved_bytes + p->layout.inline_bytes + p->made_bytes; }
+uint64_t td_program_constant_bytes(const td_program_t *p) { return p->layout.constant_bytes; }
 const td_payload_t *const *td_program_payloads(const td_program_t *p, uint32_t *out_n) {
     *out_n = p->n_shared;
     return p->shared;
 }
 uint64_t td_program_binding_bytes(const td_program_t *p) {
-    uint64_t sum = p->block_bytes + p->convert_bytes + p->stage_bytes + 1024;
+    uint64_t sum = p->layout.block_bytes + p->layout.convert_bytes + p->layout.stage_bytes + 1024;
     sum += (p->n_slots + p->max_args) * sizeof(void *);
     for (uint32_t i = 0; i < p->n_lanes; i++)
         sum += p->lanes[i].scratch + 256 + (i || !p->host ? p->dev->stream_bytes : 0);

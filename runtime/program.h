@@ -41,6 +41,8 @@ typedef struct td_program_opts {
     const td_charge_t *charge;  /* asked before the program, or a binding of it, takes memory of the device: blocks,
                                  * scratch, what td_program_bind makes. Shared constants are charged to their table.
                                  * TD_LIMIT when it refuses. NULL: no budget */
+    const bool *states;         /* by parameter: it will always be a state (td_run_args_t), so bindings have no memory
+                                 * for it. Read by td_program_create only. NULL: none */
 } td_program_opts_t;
 /* Keeps references on the payloads of the constants, so the payload table outlives the program too. */
 td_status_t td_program_create(const td_module_t *m, const td_program_opts_t *opts, td_program_t **out, td_err_t *err);
@@ -58,7 +60,7 @@ uint64_t td_program_binding_bytes(const td_program_t *p);
 /* The payloads that it refers to, *out_n of them (one may occur twice); they live as long as it does. */
 const td_payload_t *const *td_program_payloads(const td_program_t *p, uint32_t *out_n);
 
-/* Before any binding, at most once: the inputs with fixed[i] set will be these in every run, and their memory
+/* Before any binding, at most once: the inputs with fixed[i] set (none that is a state) will be these in every run, and their memory
  * stays as it is while the program lives (td_program_run still gets their addresses). What depends on them alone
  * is computed now and kept; arguments that kernels want in a form of their own are brought into it. Adds to
  * td_program_bytes. After an error the program can only be destroyed. */

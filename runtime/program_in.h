@@ -26,6 +26,15 @@ typedef struct td_pack {
     uint32_t slot;
 } td_pack_t;
 
+/* Bytes that follow from the module alone. */
+typedef struct td_layout {
+    uint64_t block_bytes;    /* binding: the allocations that have memory there */
+    uint64_t convert_bytes;  /* binding: host-side outputs that are not the device's own memory */
+    uint64_t stage_bytes;    /* binding: arrays as stored, on their way between a host-side tensor and the device */
+    uint64_t constant_bytes; /* constants of the table, */
+    uint64_t inline_bytes;   /* and small ones in the program's own block */
+} td_layout_t;
+
 struct td_program {
     td_arena_t arena;
     const td_alloc_t *alloc;
@@ -46,22 +55,23 @@ struct td_program {
     td_io_t *inputs, *outputs;
     uint32_t *input_slot, *output_slot;
     bool *bound;         /* NULL: no inputs are bound for good */
+    bool *state_only;    /* always a state: no memory in bindings */
     bool *input_direct;  /* the caller's memory stands in for the allocation, which has none */
     uint32_t n_inputs, n_outputs, max_args;
     td_lane_plan_t lanes[TD_LIMIT_LANES]; /* 0: main */
     uint32_t n_lanes, n_pairs;
     uint32_t dropped_wait; /* tests only: a wait that runs leave out, else TD_NO_WAIT */
-    uint64_t block_bytes, inline_bytes;
-    uint64_t shared_bytes, made_bytes; /* constants of the table; those that td_program_bind made */
-    uint64_t convert_bytes; /* host-side outputs that are not the device's own memory */
-    uint64_t stage_bytes;   /* arrays as stored, on their way between a host-side tensor and device memory */
-    bool host;              /* device memory is host memory */
+    td_layout_t layout;
+    uint64_t made_bytes; /* what td_program_bind made */
+    bool host;           /* device memory is host memory */
 };
 
 /* Whether the tensor on the host's side and the array as stored have the same bytes. */
 static inline bool td_shape_plain(const td_shape_t *s) { return s->default_layout && !s->packed; }
 /* What a tensor takes in convert or stage memory. */
 static inline uint64_t td_io_room(uint64_t bytes) { return (bytes + 127) & ~63ull; }
+/* What a small constant takes: compiled code relies on 256-byte alignment (kConstantBufferAlignBytes of XLA). */
+static inline uint64_t td_constant_room(uint64_t bytes) { return (bytes + 511) & ~255ull; }
 
 struct td_binding {
     const td_program_t *p;
@@ -77,6 +87,18 @@ struct td_binding {
     td_run_t run;
 };
 #define TD_NO_STATE UINT32_MAX
+
+/* program.c: the lane of an async body. When there are as many as may be, further logical streams share them: work on
+ * one stream keeps the order in which it was enqueued, so that is never wrong. */
+uint32_t td_lane_of(td_lane_plan_t *lanes, uint32_t *n, const td_thunk_t *t);
+/* An async body that is done sooner than another thread is awake stays on the stream that starts it. */
+bool td_thunk_light(const td_device_t *dev, const td_thunk_t *t);
+
+/* need.c: host: device memory is host memory. states (NULL: none): inputs without memory in bindings. slots (NULL: not asked for): size, owned, offset of each. direct: of each
+ * input, whether the caller's memory stands in for the allocation. */
+td_status_t td_module_layout(const td_module_t *m, bool host, const bool *states, td_slot_t *slots, bool *direct,
+                             td_layout_t *out, td_err_t *err);
+bool td_input_direct(const td_module_t *m, uint32_t input, bool host);
 
 /* run.c: between a host-side tensor (row-major, one element per byte or more) and an array as stored. */
 void td_tensor_convert(const td_shape_t *s, uint8_t *stored, uint8_t *host, bool to_host);

@@ -62,15 +62,15 @@ static td_status_t create(td_binding_t *b, td_err_t *err) {
     b->state_of_slot = TD_NEW_N(&b->arena, uint32_t, p->n_slots);
     b->state_readers = TD_NEW_N(&b->arena, uint32_t, p->n_inputs);
     b->kept = TD_NEW_N(&b->arena, bool, p->n_outputs);
-    b->convert = td_arena_align(&b->arena, p->convert_bytes + 64, 64);
-    b->stage = td_arena_align(&b->arena, p->stage_bytes + 64, 64);
+    b->convert = td_arena_align(&b->arena, p->layout.convert_bytes + 64, 64);
+    b->stage = td_arena_align(&b->arena, p->layout.stage_bytes + 64, 64);
     if (!r->slots || !r->bufs || !r->lanes || !r->ends || !b->convert || !b->stage ||
         !b->state_of_input || !b->state_of_slot || !b->state_readers || !b->kept)
         return td_arena_fail(&b->arena, err);
     for (uint32_t i = 0; i < p->n_inputs; i++) b->state_of_input[i] = TD_NO_STATE;
     for (uint32_t i = 0; i < p->n_slots; i++) b->state_of_slot[i] = TD_NO_STATE;
     if ((st = create_lanes(b, err))) return st;
-    if ((st = td_device_take(p->dev, p->charge, p->block_bytes + 256, "the arrays of a run", &b->block, err)))
+    if ((st = td_device_take(p->dev, p->charge, p->layout.block_bytes + 256, "the arrays of a run", &b->block, err)))
         return st;
     for (uint32_t i = 0; i < p->n_slots; i++)
         r->slots[i] = p->slots[i].constant ? p->slots[i].constant
@@ -102,7 +102,7 @@ void td_binding_destroy(td_binding_t *b) {
         ops->stream_destroy(b->run.lanes[i].stream);
         td_device_give(p->dev, p->charge, b->run.lanes[i].scratch, p->lanes[i].scratch + 256);
     }
-    td_device_give(p->dev, p->charge, b->block, p->block_bytes + 256);
+    td_device_give(p->dev, p->charge, b->block, p->layout.block_bytes + 256);
     td_arena_deinit(&b->arena);
     b->alloc->put(b->alloc->ctx, b, sizeof *b);
 }
@@ -137,6 +137,9 @@ static td_status_t bind_input(td_binding_t *b, uint32_t i, const void *src, uint
     const td_shape_t *s = p->inputs[i].shape;
     uint32_t slot = p->input_slot[i];
     if (slot == UINT32_MAX) return TD_OK;
+    if (p->state_only[i])
+        return td_fail(err, TD_USAGE, "input %u ('%s') is kept on the device: runs need a state for it", i,
+                       p->inputs[i].name);
     void *own = (char *)b->block + p->slots[slot].offset;
     b->run.slots[slot] = own;
     if (!s->count) return TD_OK;

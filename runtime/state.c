@@ -90,9 +90,14 @@ void td_states_end(td_binding_t *b, const td_run_args_t *a) {
 
 /* The array of a parameter whose state's memory will be overwritten, or handed out, goes to the block. An output lies
  * in it, so the parameter has memory there. */
-static td_status_t set_aside(td_binding_t *b, uint32_t slot, td_err_t *err) {
+static td_status_t set_aside(td_binding_t *b, const td_run_state_t *s, td_err_t *err) {
     const td_program_t *p = b->p;
+    uint32_t slot = p->input_slot[s->input];
     void *to = (char *)b->block + p->slots[slot].offset, *from = b->run.slots[slot];
+    if (!p->slots[slot].owned)
+        return td_fail(err, TD_UNSUPPORTED,
+                       "input %u ('%s') has no memory beside its state, and the program puts another output than %u "
+                       "over it: make that one the state's", s->input, p->inputs[s->input].name, s->output);
     b->run.slots[slot] = to;
     b->state_of_slot[slot] = TD_NO_STATE;
     return p->slots[slot].size ? p->dev->ops->copy(b->run.stream, to, from, p->slots[slot].size, err) : TD_OK;
@@ -135,7 +140,7 @@ static td_status_t copy_all(td_binding_t *b, const td_run_args_t *a, td_err_t *e
             if (from != TD_NO_STATE) readers[from]--;
         }
         if (moved || st || circle == TD_NO_STATE) continue;
-        st = set_aside(b, b->p->input_slot[a->states[circle].input], err);
+        st = set_aside(b, &a->states[circle], err);
         readers[circle] = 0;
     }
     return st;
@@ -149,6 +154,6 @@ td_status_t td_states_keep(td_binding_t *b, const td_run_args_t *a, td_err_t *er
     for (uint32_t i = 0; i < p->n_outputs && !st; i++)
         if (!b->kept[i] && td_type_is_array(p->outputs[i].shape->type) &&
             b->state_of_slot[p->output_slot[i]] != TD_NO_STATE)
-            st = set_aside(b, p->output_slot[i], err);
+            st = set_aside(b, &a->states[b->state_of_slot[p->output_slot[i]]], err);
     return st ? st : copy_all(b, a, err);
 }

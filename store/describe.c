@@ -6,20 +6,17 @@
 
 #include "store/store_in.h"
 
-static bool is_index(const char *word, uint32_t i) {
+bool td_io_is(const td_io_t *io, uint32_t index, const char *word) {
     char text[16];
-    snprintf(text, sizeof text, "%u", i);
-    return !strcmp(word, text);
+    snprintf(text, sizeof text, "%u", index);
+    return !strcmp(word, text) || (io->name && !strcmp(io->name, word)) || (io->path && *io->path && !strcmp(io->path, word));
 }
 
 /* A tensor of the program by index, name or tree path. UINT32_MAX: none. */
 static uint32_t find(const td_program_t *p, bool output, const char *word) {
     uint32_t n = output ? td_program_output_count(p) : td_program_input_count(p);
-    for (uint32_t i = 0; i < n; i++) {
-        const td_io_t *io = output ? td_program_output(p, i) : td_program_input(p, i);
-        if (is_index(word, i) || (io->name && !strcmp(io->name, word)) || (io->path && *io->path && !strcmp(io->path, word)))
-            return i;
-    }
+    for (uint32_t i = 0; i < n; i++)
+        if (td_io_is(output ? td_program_output(p, i) : td_program_input(p, i), i, word)) return i;
     return UINT32_MAX;
 }
 

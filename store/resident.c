@@ -33,7 +33,7 @@ static td_status_t make_program(td_store_t *s, const td_load_order_t *o, td_resi
     const td_alloc_t *alloc = td_heap_alloc(r->heap);
     td_artifact_opts_t opts = {.table = s->payloads, .alloc = alloc, .charge = &r->payload_draw.charge, .progress = o->done,
                                .cancel = o->cancel};
-    td_program_opts_t p = {.dev = s->opts.device, .alloc = alloc, .constants = s->constants, .charge = &r->binding_draw.charge};
+    td_program_opts_t p = {.dev = s->opts.device, .alloc = alloc, .constants = s->constants, .charge = &r->binding_draw.charge, .states = a->states};
     td_artifact_t *art = NULL;
     td_module_t *m = NULL;
     td_status_t st = td_artifact_open_path(a->path, &opts, &art, err);

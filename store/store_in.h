@@ -105,6 +105,8 @@ typedef struct td_load_order {
 td_status_t td_resident_create(td_store_t *s, const td_load_order_t *o, td_resident_t **out, td_err_t *err);
 void td_resident_destroy(td_resident_t *r); /* no lock held; NULL is fine */
 
+/* Is it called so: by index, name or tree path? */
+bool td_io_is(const td_io_t *io, uint32_t index, const char *word);
 /* describe.c: names and dims of programs that are there. Fills info and the arrays above. */
 td_status_t td_resident_describe(td_resident_t *r, const td_model_yaml_t *c, td_err_t *err);
 /* n slots for each bucket. */

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "runtime/module.h"
-#include "runtime/need.h"
 
 /* ---- settings ---- */
 
@@ -128,7 +127,8 @@ static td_status_t copy_inputs(td_survey_t *v, const td_module_t *m, td_surveyed
     a->n_inputs = m->n_inputs;
     a->inputs = TD_NEW_N(&v->arena, td_io_t, m->n_inputs + 1u);
     a->bound = TD_NEW_N(&v->arena, bool, m->n_inputs + 1u);
-    if (!a->inputs || !a->bound) return td_arena_fail(&v->arena, err);
+    a->states = TD_NEW_N(&v->arena, bool, m->n_inputs + 1u);
+    if (!a->inputs || !a->bound || !a->states) return td_arena_fail(&v->arena, err);
     for (uint32_t i = 0; i < m->n_inputs; i++) {
         const td_module_io_t *io = &m->inputs[i];
         const char *name = io->name ? io->name : "", *path = io->path ? io->path : "";
@@ -138,20 +138,18 @@ static td_status_t copy_inputs(td_survey_t *v, const td_module_t *m, td_surveyed
         const td_shape_t *sh = io->shape;
         td_status_t st = td_shape_make(&v->arena, sh->type, sh->rank, sh->dims, sh->minor_to_major, &a->inputs[i].shape, err);
         if (st != TD_OK) return st;
+        for (uint32_t k = 0; k < v->config.n_states; k++) a->states[i] |= td_io_is(&a->inputs[i], i, v->config.states[k].input.text);
     }
     return TD_OK;
 }
 
 static td_status_t measure(td_store_t *s, td_survey_t *v, const candidate_t *c, td_err_t *err) {
     td_surveyed_t *a = &v->artifacts[v->n++];
-    td_need_t need;
     struct stat b;
     *a = (td_surveyed_t){.name = c->name, .path = c->path};
-    td_status_t st = td_module_need(c->module, s->opts.device, &need, err);
+    td_status_t st = copy_inputs(v, c->module, a, err);
+    if (st == TD_OK) st = td_module_need_states(c->module, s->opts.device, a->states, &a->need, err);
     if (st != TD_OK) return td_prefix(err, st, "%s", c->name);
-    a->constants = need.constant_bytes;
-    a->program = need.program_bytes;
-    a->binding = need.binding_bytes;
     if (stat(c->path, &b) == 0) v->file_bytes += (uint64_t)b.st_size;
     v->names = v->n == 1 ? c->name : td_arena_printf(&v->arena, "%s,%s", v->names, c->name);
     if (!v->names) return td_arena_fail(&v->arena, err);
@@ -162,7 +160,7 @@ static td_status_t measure(td_store_t *s, td_survey_t *v, const candidate_t *c, 
     td_artifact_payloads(c->artifact, &total, &resident);
     v->payloads += total;
     v->resident_payloads += resident;
-    return copy_inputs(v, c->module, a, err);
+    return TD_OK;
 }
 
 static td_status_t survey_artifacts(td_store_t *s, const td_load_order_t *o, td_survey_t *v, td_err_t *err) {
@@ -225,9 +223,9 @@ void td_survey_need(const td_store_t *s, const td_survey_t *v, bool trust_shared
     need[0] += weights - (trust_shared ? resident : 0);
     need[0] += v->payloads - (trust_shared ? v->resident_payloads : 0);
     for (uint32_t i = 0; i < v->n; i++) {
-        const td_surveyed_t *a = &v->artifacts[i];
-        need[0] += a->program;
-        need[device] += a->binding * v->concurrency;
-        if (device) need[device] += a->constants;
+        const td_need_t *a = &v->artifacts[i].need;
+        uint64_t on_device = a->program_device_bytes + a->binding_device_bytes * v->concurrency;
+        need[0] += a->program_bytes + a->binding_bytes * v->concurrency - (device ? on_device : 0);
+        if (device) need[device] += on_device + a->constant_bytes;
     }
 }

@@ -4,6 +4,7 @@
 #ifndef TD_STORE_SURVEY_H
 #define TD_STORE_SURVEY_H
 
+#include "runtime/need.h"
 #include "store/store_in.h"
 
 typedef struct td_surveyed { /* one artifact: a bucket of the model */
@@ -11,7 +12,8 @@ typedef struct td_surveyed { /* one artifact: a bucket of the model */
     td_io_t *inputs;  /* shapes and names live in the survey's arena */
     uint32_t n_inputs;
     bool *bound;      /* by parameter: a weight */
-    uint64_t constants, program, binding; /* bytes; binding: of one execution */
+    bool *states;     /* by parameter: kept for each sequence */
+    td_need_t need;   /* binding: of one execution */
 } td_surveyed_t;
 
 typedef struct td_survey {

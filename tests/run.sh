@@ -127,6 +127,7 @@ one "docs/coverage.md (make coverage writes it)" bash -o pipefail -c '"$B/covera
 one "generated documents" tools/check_docs.sh
 one "schema against the releases" python3 tools/schema_compare.py tests/data/schema-summary.txt
 one "the contract: former forms, reserved numbers" python3 tools/check_contract.py "$B/thunkctl" ${THUNKD_LEDGER:+"$THUNKD_LEDGER"}
+one "made artifacts give what their maker says" tests/bench/made.sh "$B"
 one "conformance cases for the opcodes" python3 tests/conformance/coverage.py
 if command -v mandoc >/dev/null && compgen -G 'man/*.[1-8]' >/dev/null; then
   one "manual pages" mandoc -T lint -W error man/*.[1-8]

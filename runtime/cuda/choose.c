@@ -48,7 +48,7 @@ static td_status_t free_memory(td_cuda_device_t *d, candidate_t *c, td_err_t *er
     if (st) return st;
     st = TD_CU(d, c->name, err, cuCtxSetCurrent, context);
     if (!st) st = TD_CU(d, c->name, err, cuMemGetInfo_v2, &free_bytes, &total);
-    d->cu.cuCtxSetCurrent(NULL);
+    td_cuda_leave(d);
     d->cu.cuDevicePrimaryCtxRelease_v2(c->handle);
     c->free_bytes = free_bytes;
     return st;

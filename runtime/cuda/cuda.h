@@ -17,6 +17,7 @@
 
 typedef struct td_cuda_pool td_cuda_pool_t;
 typedef struct td_cuda_module td_cuda_module_t;
+typedef struct td_cuda_lib_open td_cuda_lib_open_t;
 
 typedef struct td_cuda_device {
     td_device_t base;
@@ -33,12 +34,17 @@ typedef struct td_cuda_device {
     td_cuda_pool_t *pool;
     pthread_mutex_t lock; /* modules, cause */
     td_cuda_module_t *modules;
+    pthread_mutex_t lib_lock;
+    td_cuda_lib_open_t *libs; /* lib.h: those that programs have needed */
+    CUmodule own;             /* own.h; under lib_lock; NULL until then */
     atomic_bool poisoned;
     td_err_t cause;
 } td_cuda_device_t;
 
 /* Makes the context current on this thread; fails when the device is poisoned. */
 td_status_t td_cuda_enter(td_cuda_device_t *d, td_err_t *err);
+/* No context is current on this thread any more. */
+void td_cuda_leave(td_cuda_device_t *d);
 /* TD_OK for success; else the error, and the device is poisoned if it does not survive that. what: "stream". */
 td_status_t td_cuda_check(td_cuda_device_t *d, CUresult r, const char *call, const char *what, td_err_t *err);
 #define TD_CU(d, what, err, name, ...) td_cuda_check((d), (d)->cu.name(__VA_ARGS__), #name, (what), (err))

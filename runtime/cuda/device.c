@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/cuda/cuda.h"
+#include "runtime/cuda/lib.h"
 
 static atomic_uint_fast64_t serials;
 static _Thread_local uint64_t current; /* serial of the device whose context is current here */
@@ -16,6 +17,11 @@ td_status_t td_cuda_enter(td_cuda_device_t *d, td_err_t *err) {
     if (!atomic_load_explicit(&d->poisoned, memory_order_acquire)) return TD_OK;
     if (err) *err = d->cause;
     return td_prefix(err, TD_DEVICE, "the device failed before, so nothing runs on it any more");
+}
+
+void td_cuda_leave(td_cuda_device_t *d) {
+    d->cu.cuCtxSetCurrent(NULL);
+    current = 0;
 }
 
 td_status_t td_cuda_check(td_cuda_device_t *d, CUresult r, const char *call, const char *what, td_err_t *err) {
@@ -83,13 +89,15 @@ static void destroy(td_device_t *dev) {
     if (d->context) {
         (void)td_cuda_enter(d, NULL);
         d->cu.cuCtxSynchronize();
+        td_cuda_libs_close(d);
+        if (d->own) d->cu.cuModuleUnload(d->own);
         while (d->modules) td_cuda_module_put(d, d->modules); /* there are none when all programs are gone */
         td_cuda_pool_destroy(d);
-        d->cu.cuCtxSetCurrent(NULL);
+        td_cuda_leave(d);
         d->cu.cuDevicePrimaryCtxRelease_v2(d->handle);
-        current = 0;
     }
     pthread_mutex_destroy(&d->lock);
+    pthread_mutex_destroy(&d->lib_lock);
     dev->alloc->put(dev->alloc->ctx, d, sizeof *d);
 }
 
@@ -171,6 +179,7 @@ td_status_t td_cuda_device_open(const char *options, const td_alloc_t *alloc, td
     d->base.stream_bytes = td_cuda_stream_bytes();
     d->serial = atomic_fetch_add(&serials, 1) + 1;
     pthread_mutex_init(&d->lock, NULL);
+    pthread_mutex_init(&d->lib_lock, NULL);
     td_status_t st = open_in(d, options, err);
     if (st) destroy(&d->base);
     else *out = &d->base;

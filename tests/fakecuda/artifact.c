@@ -109,7 +109,8 @@ static void walk_seq(reading_t *r, const Xla__Gpu__ThunkSequenceProto *s, unsign
 static void walk(reading_t *r, Xla__Gpu__ThunkProto *const *v, size_t n, unsigned depth) {
     for (size_t i = 0; i < n && depth < 64; i++) {
         const Xla__Gpu__ThunkProto *t = v[i];
-        kernel_of_t k = {.annotation = t->thunk_info && t->thunk_info->profile_annotation ? t->thunk_info->profile_annotation : ""};
+        const char *annotation = t->thunk_info ? t->thunk_info->profile_annotation : NULL;
+        kernel_of_t k = {.annotation = annotation ? annotation : ""};
         switch (t->impl_case) {
         case XLA__GPU__THUNK_PROTO__IMPL_CUSTOM_KERNEL_THUNK:
             if (custom_kernel(r, t->custom_kernel_thunk, &k)) note(r, &k);

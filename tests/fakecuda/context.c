@@ -174,7 +174,8 @@ FK_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     FK_ENTER(cuDevicePrimaryCtxRelease_v2, FK_NO_CONTEXT);
     if (!device_ok(device)) return fk_leave(CUDA_ERROR_INVALID_DEVICE);
     fk_ctx_t *c = primary[device];
-    if (!c) return fk_leave(fk_fault(FK_CONTEXT, CUDA_ERROR_INVALID_CONTEXT, "device %d has no primary context", device));
+    if (!c)
+        return fk_leave(fk_fault(FK_CONTEXT, CUDA_ERROR_INVALID_CONTEXT, "device %d has no primary context", device));
     if (--c->refs) return fk_leave(CUDA_SUCCESS);
     primary[device] = NULL;
     fk_ctx_drain(c);

@@ -45,7 +45,8 @@ static CUresult device_side(copy_item_t *it, const copy_op_t *op, uint64_t addr,
     *p = fk_mem_at(m, addr);
     return CUDA_SUCCESS;
 }
-static CUresult host_side(copy_item_t *it, const copy_op_t *op, uint64_t addr, bool write, uint8_t **p, bool *pageable) {
+static CUresult host_side(copy_item_t *it, const copy_op_t *op, uint64_t addr, bool write, uint8_t **p,
+                          bool *pageable) {
     fk_mem_t *m = fk_mem_host((void *)(uintptr_t)addr, op->bytes);
     if (m) {
         use(it, m, addr, write);
@@ -53,7 +54,8 @@ static CUresult host_side(copy_item_t *it, const copy_op_t *op, uint64_t addr, b
         return fk_fault(FK_POINTER, CUDA_ERROR_INVALID_VALUE, "%#llx is a device address where host memory belongs",
                         (unsigned long long)addr);
     } else if (!addr) {
-        return fk_fault(FK_POINTER, CUDA_ERROR_INVALID_VALUE, "no host memory for %llu bytes", (unsigned long long)op->bytes);
+        return fk_fault(FK_POINTER, CUDA_ERROR_INVALID_VALUE, "no host memory for %llu bytes",
+                        (unsigned long long)op->bytes);
     }
     *pageable = !m;
     *p = (uint8_t *)(uintptr_t)addr;

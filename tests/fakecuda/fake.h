@@ -49,8 +49,8 @@ typedef struct fk_fn { /* one for each entry point, static in it */
 } fk_fn_t;
 enum { FK_NO_INIT = 1, FK_NO_CONTEXT = 2 }; /* works before cuInit; needs no current context */
 /* Takes the lock, counts the call, injects a failure. Not CUDA_SUCCESS: return it, the lock is not held. */
-CUresult fk_enter(fk_fn_t *fn, unsigned flags);
-CUresult fk_leave(CUresult r);
+FK_EXPORT CUresult fk_enter(fk_fn_t *fn, unsigned flags);
+FK_EXPORT CUresult fk_leave(CUresult r);
 const char *fk_call(void); /* name of the entry point that this thread is in */
 #define FK_ENTER(function, flags)                      \
     static fk_fn_t fn_ = {.name = #function};          \
@@ -71,11 +71,12 @@ typedef enum fk_fault {
     FK_FAULT_COUNT
 } fk_fault_t;
 /* Counts it and prints one line; returns code. */
-CUresult fk_fault(fk_fault_t kind, CUresult code, const char *fmt, ...) TD_PRINTF(3, 4);
+FK_EXPORT CUresult fk_fault(fk_fault_t kind, CUresult code, const char *fmt, ...) TD_PRINTF(3, 4);
 void fk_note_launch(uint64_t kernels); /* for the report */
 
 /* ---- objects (object.c) ---- */
-typedef enum fk_kind { FK_CONTEXT_OBJ = 1, FK_STREAM, FK_EVENT, FK_MODULE, FK_FUNCTION, FK_GRAPH, FK_EXEC, FK_KINDS } fk_kind_t;
+typedef enum fk_kind { FK_CONTEXT_OBJ = 1, FK_STREAM, FK_EVENT, FK_MODULE, FK_FUNCTION, FK_GRAPH, FK_EXEC,
+    FK_LIBRARY /* library.h */, FK_KINDS } fk_kind_t;
 typedef struct fk_ctx fk_ctx_t;
 typedef struct fk_obj { /* first member of each */
     fk_kind_t kind;

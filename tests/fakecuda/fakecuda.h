@@ -9,10 +9,12 @@
  *   FAKECUDA_ARTIFACT=FILE[:FILE...]  where kernels' meaning comes from: (image, kernel name) -> HLO instruction
  *   FAKECUDA_SEED=N    random delays in the streams (0, the default: none)
  *   FAKECUDA_INLINE=1  no threads: work is done while it is enqueued
- *   FAKECUDA_EMPTY=1   launches are checked but compute nothing
+ *   FAKECUDA_EMPTY=1   launches are checked but compute nothing; loops that wait for what a kernel writes then need
+ *                      FAKECUDA_FILL=0 to end
  *   FAKECUDA_FAIL=[cuFoo:]N[:CODE][~],...  the N-th call (of cuFoo) returns CODE (default 2, out of memory) and does
- *                      nothing; with ~ it returns success and the context fails later, as kernels' errors do.
- *                      After errors like 700 every call in the context fails until it is destroyed
+ *                      nothing (had it to release something, leaks are no faults any more); with ~ it returns success
+ *                      and the context fails later, as kernels' errors do. After errors like 700 every call in the
+ *                      context fails until it is destroyed
  *   FAKECUDA_COUNT=1   prints how often each function was called, at exit
  *   FAKECUDA_REPORT=FILE  appends one line of JSON at exit: faults, leaks, calls, launches, peak of memory
  *   FAKECUDA_RACES=0   does not look for accesses that no stream, event or sync orders

@@ -78,29 +78,32 @@ static uint32_t lane_of(const struct fk_capture *c, const fk_stream_t *s) {
 CUresult fk_issue(fk_stream_t *s, const fk_op_t *op) {
     if (!s->capture) return op->push(op, s);
     fk_op_t *c = op_copy(op);
-    if (c && add(&s->capture->program, (entry_t){.kind = OP, .lane = lane_of(s->capture, s), .op = c})) return CUDA_SUCCESS;
+    if (c && add(&s->capture->program, (entry_t){.kind = OP, .lane = lane_of(s->capture, s), .op = c}))
+        return CUDA_SUCCESS;
     free(c);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult fk_capture_record(fk_stream_t *s, uint32_t *number) {
     fk_program_t *p = &s->capture->program;
     *number = p->n_records;
-    if (!add(p, (entry_t){.kind = RECORD, .lane = lane_of(s->capture, s), .record = *number})) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!add(p, (entry_t){.kind = RECORD, .lane = lane_of(s->capture, s), .record = *number}))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     p->n_records++;
     return CUDA_SUCCESS;
 }
 CUresult fk_capture_wait(fk_stream_t *s, struct fk_capture *c, uint32_t number) {
-    if (!c || c->ended)
-        return fk_fault(FK_ARGUMENTS, CAPTURE_ISOLATION, "%s", c ? "the event was recorded in a capture that has ended"
-                                                              : "a capturing stream waits for an event recorded outside");
-    if (s->capture && s->capture != c) return fk_fault(FK_ARGUMENTS, CAPTURE_ISOLATION, "two captures wait for each other");
+    const char *why = !c ? "a capturing stream waits for an event recorded outside"
+                      : c->ended ? "the event was recorded in a capture that has ended"
+                      : s->capture && s->capture != c ? "two captures wait for each other" : NULL;
+    if (why) return fk_fault(FK_ARGUMENTS, CAPTURE_ISOLATION, "%s", why);
     if (!s->capture) {
         if (c->program.n_lanes == LANES) return CUDA_ERROR_NOT_SUPPORTED;
         c->lanes[c->program.n_lanes++] = s;
         s->capture = c;
     }
-    return add(&c->program, (entry_t){.kind = WAIT, .lane = lane_of(c, s), .record = number}) ? CUDA_SUCCESS
-                                                                                               : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!add(&c->program, (entry_t){.kind = WAIT, .lane = lane_of(c, s), .record = number}))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return CUDA_SUCCESS;
 }
 
 FK_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
@@ -146,7 +149,8 @@ FK_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     if (c->lanes[0] != s) return fk_leave(CAPTURE_WRONG_STREAM);
     for (uint32_t i = 0; i < c->program.n_lanes; i++) c->lanes[i]->capture = NULL;
     fk_graph_t *g = NULL;
-    if (!joined(&c->program)) r = fk_fault(FK_ARGUMENTS, CAPTURE_UNJOINED, "a captured stream was not joined to the first");
+    if (!joined(&c->program))
+        r = fk_fault(FK_ARGUMENTS, CAPTURE_UNJOINED, "a captured stream was not joined to the first");
     else if (!(g = fk_obj_new(FK_GRAPH, sizeof *g, s->base.ctx))) r = CUDA_ERROR_OUT_OF_MEMORY;
     *graph = NULL;
     if (g) {

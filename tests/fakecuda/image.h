@@ -6,8 +6,9 @@
  * attribute is format (1 byte), number (1 byte), then a 2-byte value, or for format 4 a 2-byte size and that many
  * bytes. Number 0x17 describes a parameter: u32 index, u16 ordinal, u16 offset, u32 whose bits from 18 up are the
  * size; 0x19 all parameters' bytes; 0x05 the most threads of a block, 0x10 those it must have (three u32). The
- * registers are in the code section's sh_info, from bit 24 up, or in .nv.info: number 0x2f, u32 symbol, u32 count. e_flags hold the architecture, 90 for sm_90: from bit 8 up
- * where EI_ABIVERSION is 8, in the low byte before. (Seen in the output of ptxas 12.8 and 13.0.)
+ * registers are in the code section's sh_info, from bit 24 up, or in .nv.info: number 0x2f, u32 symbol, u32 count.
+ * e_flags hold the architecture, 90 for sm_90: from bit 8 up where EI_ABIVERSION is 8, in the low byte
+ * before. (Seen in the output of ptxas 12.8 and 13.0.)
  * Thread: any; an open image does not change. */
 #ifndef FAKECUDA_IMAGE_H
 #define FAKECUDA_IMAGE_H

@@ -140,7 +140,8 @@ FK_EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int va
     fk_function_t *f = fk_get(function, FK_FUNCTION, true, &r);
     if (!f) return fk_leave(r);
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-        if (value < 0 || (uint64_t)value + f->info->static_shared > FK_SHARED_MOST) return fk_leave(CUDA_ERROR_INVALID_VALUE);
+        if (value < 0 || (uint64_t)value + f->info->static_shared > FK_SHARED_MOST)
+            return fk_leave(CUDA_ERROR_INVALID_VALUE);
         f->dynamic_shared = (uint64_t)value;
     } else if (attribute != CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
         r = CUDA_ERROR_INVALID_VALUE;

@@ -13,7 +13,8 @@ static uint32_t of_kind[FK_KINDS];
 const char *fk_kind_name(fk_kind_t k) {
     static const char *const names[FK_KINDS] = {
         [FK_CONTEXT_OBJ] = "context", [FK_STREAM] = "stream", [FK_EVENT] = "event", [FK_MODULE] = "module",
-        [FK_FUNCTION] = "function", [FK_GRAPH] = "graph", [FK_EXEC] = "executable graph"};
+        [FK_FUNCTION] = "function", [FK_GRAPH] = "graph", [FK_EXEC] = "executable graph",
+        [FK_LIBRARY] = "library object"};
     return k > 0 && k < FK_KINDS ? names[k] : "object";
 }
 
@@ -60,8 +61,9 @@ void *fk_get(const void *handle, fk_kind_t kind, bool own, CUresult *r) {
         return NULL;
     }
     if (own && o->ctx != fk_current()) {
-        *r = fk_fault(FK_CONTEXT, CUDA_ERROR_INVALID_CONTEXT, "%s %u belongs to the context of device %d, current is %d",
-                      fk_kind_name(kind), o->number, o->ctx->device, fk_current() ? fk_current()->device : -1);
+        *r = fk_fault(FK_CONTEXT, CUDA_ERROR_INVALID_CONTEXT,
+                      "%s %u belongs to the context of device %d, current is %d", fk_kind_name(kind), o->number,
+                      o->ctx->device, fk_current() ? fk_current()->device : -1);
         return NULL;
     }
     return o;

@@ -90,16 +90,17 @@ void fk_access(fk_stream_t *s, const fk_use_t *use, const char *who) {
     bool write = use->write;
     if (!fk_config.races || !use->bytes) return;
     if (!s->slot) take_slot(s);
-    fk_access_t now = {.begin = use->addr, .end = use->addr + use->bytes, .seq = slots[s->slot - 1].count + 1, .slot = s->slot - 1,
-                       .write = write, .who = who, .arg = use->arg};
+    fk_access_t now = {.begin = use->addr, .end = use->addr + use->bytes, .seq = slots[s->slot - 1].count + 1,
+                       .slot = s->slot - 1, .write = write, .who = who, .arg = use->arg};
     bool known = false;
     for (fk_access_t **p = &m->accesses, *a; (a = *p);) {
         bool before = a->slot == now.slot || at(s->clock, a->slot) >= a->seq;
         bool inside = a->begin >= now.begin && a->end <= now.end;
         if (!before && a->begin < now.end && now.begin < a->end && (a->write || write)) told(m, a, &now);
-        known |= a->slot == now.slot && a->seq == now.seq && a->write >= write && a->begin <= now.begin && a->end >= now.end;
+        bool same_item = a->slot == now.slot && a->seq == now.seq;
+        known |= same_item && a->write >= write && a->begin <= now.begin && a->end >= now.end;
         /* what conflicts with it will conflict with this one, too */
-        if (before && inside && (write || !a->write) && !(a->slot == now.slot && a->seq == now.seq)) {
+        if (before && inside && (write || !a->write) && !same_item) {
             *p = a->next;
             free(a);
         } else {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Artifacts read as streams: every form and compression through reads of odd sizes, cut, damaged, changed while they
- * are read, with failing memory, refusing budgets and cancels; and opened for the headers only. */
-#include <check.h>
+ * are read, with failing memory, refusing budgets and cancels. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -9,117 +8,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "proto/riegeli.h"
-#include "runtime/program.h"
-#include "tests/bench/made.h"
-
-enum { N = 3, M = 30000, TOTAL = N * M * 4 }; /* three constants of 120,000 bytes */
-
-static td_counting_alloc_t counter;
-static td_payload_table_t *table;
-static float *numbers[N];
-
-/* A budget that counts, refuses, and is told when memory is taken: a moment in the middle of a load. */
-static struct {
-    uint64_t taken, takes, refuse_at;
-    void (*on_take)(void);
-} budget;
-static bool take(void *ctx, uint64_t bytes) {
-    (void)ctx;
-    if (budget.on_take) budget.on_take();
-    if (++budget.takes == budget.refuse_at) return false;
-    budget.taken += bytes;
-    return true;
-}
-static void give(void *ctx, uint64_t bytes) {
-    (void)ctx;
-    ck_assert_uint_ge(budget.taken, bytes);
-    budget.taken -= bytes;
-}
-static const td_charge_t charge = {take, give, NULL};
-
-static void setup(void) {
-    td_counting_alloc_init(&counter, td_alloc_default());
-    ck_assert_int_eq(td_payload_table_create(&counter.base, &table, NULL), TD_OK);
-    memset(&budget, 0, sizeof budget);
-    for (uint64_t i = 0; i < N; i++) {
-        numbers[i] = malloc(M * 4);
-        made_fill(numbers[i], M, 7, i);
-    }
-}
-static void nothing_left(void) {
-    uint64_t n = 1, bytes = 1, refs = 1;
-    td_payload_table_stats(table, &n, &bytes, &refs);
-    ck_assert_uint_eq(n + bytes + refs, 0);
-    ck_assert_uint_eq(budget.taken, 0);
-}
-static void teardown(void) {
-    nothing_left();
-    td_payload_table_destroy(table);
-    ck_assert_uint_eq(counter.live_bytes, 0);
-    for (int i = 0; i < N; i++) free(numbers[i]);
-}
-
-/* ---- files ---- */
-
-typedef struct file {
-    uint8_t *data;
-    size_t size, cut, step; /* cut: reads give nothing from there on */
-    uint64_t read_to;
-} file_t;
-
-static td_status_t file_read(void *ctx, uint64_t offset, void *dst, size_t size, size_t *got, td_err_t *err) {
-    file_t *f = ctx;
-    (void)err;
-    size_t end = f->cut < f->size ? f->cut : f->size, k = offset < end ? end - (size_t)offset : 0;
-    if (k > size) k = size;
-    if (f->step && k > f->step) k = f->step;
-    memcpy(dst, f->data + offset, k);
-    if (offset + k > f->read_to) f->read_to = offset + k;
-    *got = k;
-    return TD_OK;
-}
-
-static file_t file_of(td_write_form_t form, const char *compression) {
-    td_compression_t c = {0};
-    td_rope_t rope;
-    td_err_t err = {0};
-    td_rope_init(&rope, td_alloc_default());
-    ck_assert_int_eq(td_compression_parse(compression, &c, &err), TD_OK);
-    ck_assert_msg(made_write("made", numbers, N, M, form, c, &rope, &err) == TD_OK, "%s", err.text);
-    file_t f = {.data = malloc(rope.size), .size = (size_t)rope.size, .cut = SIZE_MAX};
-    td_rope_gather(&rope, f.data);
-    td_rope_deinit(&rope);
-    return f;
-}
-
-static td_status_t open_with(file_t *f, td_artifact_opts_t o, td_artifact_t **a, td_err_t *err) {
-    td_source_t source = {file_read, f, f->size};
-    o.table = table;
-    o.alloc = &counter.base;
-    *a = NULL;
-    f->read_to = 0;
-    return td_artifact_open_source(&source, &o, a, err);
-}
-
-static const Xla__LiteralProto *literal(const td_artifact_t *a, unsigned i) {
-    const Xla__HloComputationProto *c = a->exe->hlo_module_with_config->hlo_module->computations[0];
-    for (size_t k = 0; k < c->n_instructions; k++)
-        if (c->instructions[k]->literal && i-- == 0) return c->instructions[k]->literal;
-    return NULL;
-}
-
-static void holds_numbers(const td_artifact_t *a) {
-    ck_assert_uint_eq(a->n_payloads, N);
-    ck_assert_uint_eq(a->exe->n_constants, N);
-    for (unsigned i = 0; i < N; i++) {
-        const Xla__LiteralProto *l = literal(a, i);
-        ck_assert(l && l->has_f32s_payload);
-        td_span_t b = a->payloads[l->f32s_payload]->bytes;
-        ck_assert_uint_eq(b.size, M * 4);
-        ck_assert(memcmp(b.data, numbers[i], M * 4) == 0);
-    }
-}
+#include "feed_case.h"
 
 static void opens(file_t *f, const char *what) {
     static const size_t steps[] = {0, 1009, 65536};
@@ -149,11 +38,6 @@ static void opens(file_t *f, const char *what) {
         nothing_left();
     }
 }
-
-static const td_write_form_t forms[] = {TD_WRITE_RIEGELI_SPLIT, TD_WRITE_RIEGELI, TD_WRITE_PLAIN, TD_WRITE_PLAIN_PLAIN,
-                                        TD_WRITE_INNER};
-static const char *const compressions[] = {"snappy", "none", "zstd", "brotli:1"};
-enum { FORMS = sizeof forms / sizeof *forms, COMPRESSIONS = sizeof compressions / sizeof *compressions };
 
 START_TEST(forms_and_compressions) {
     file_t f = file_of(forms[_i / COMPRESSIONS], compressions[_i % COMPRESSIONS]);
@@ -350,68 +234,6 @@ START_TEST(files_that_change) {
 }
 END_TEST
 
-/* ---- headers ---- */
-
-static void headers_say(file_t *f, uint64_t held, const char *what) {
-    td_artifact_t *a = NULL;
-    td_module_t *m = NULL;
-    td_err_t err = {0};
-    uint64_t total = 0, resident = 0, before = 0, after = 0;
-    td_payload_table_stats(table, NULL, NULL, &before);
-    uint64_t takes = budget.takes;
-    td_status_t s = open_with(f, (td_artifact_opts_t){.charge = &charge, .headers_only = true}, &a, &err);
-    ck_assert_msg(s == TD_OK, "%s: %s", what, err.text);
-    ck_assert(a->headers_only);
-    ck_assert_uint_eq(budget.takes, takes);
-    td_payload_table_stats(table, NULL, NULL, &after);
-    ck_assert_uint_eq(before, after);
-    td_artifact_payloads(a, &total, &resident);
-    ck_assert_uint_eq(total, N * td_payload_cost(M * 4));
-    ck_assert_uint_eq(resident, held * td_payload_cost(M * 4));
-    for (unsigned i = 0; i < N; i++) {
-        td_span_t b = a->payloads[literal(a, i)->f32s_payload]->bytes;
-        ck_assert_uint_eq(b.size, M * 4);
-        ck_assert_uint_eq(b.data[0] | b.data[b.size - 1] | b.data[b.size / 2], 0);
-    }
-    s = td_module_open(a, &counter.base, &m, &err);
-    ck_assert_msg(s == TD_OK, "%s: %s", what, err.text);
-    td_module_close(m);
-    td_artifact_close(a);
-}
-
-START_TEST(headers_only) {
-    td_write_form_t form = forms[_i / COMPRESSIONS];
-    file_t f = file_of(form, compressions[_i % COMPRESSIONS]);
-    td_artifact_t *a = NULL;
-    td_err_t err = {0};
-    headers_say(&f, 0, td_write_form_name(form));
-    ck_assert_int_eq(open_with(&f, (td_artifact_opts_t){0}, &a, &err), TD_OK);
-    headers_say(&f, N, td_write_form_name(form));
-    free(f.data);
-    made_fill(numbers[1], M, 8, 1); /* one constant is another now */
-    f = file_of(form, compressions[_i % COMPRESSIONS]);
-    headers_say(&f, N - 1, td_write_form_name(form));
-    td_artifact_close(a);
-    free(f.data);
-}
-END_TEST
-
-/* Contents that compress, so that snappy refers back to them right behind the skipped part. */
-START_TEST(headers_of_compressible) {
-    for (int i = 0; i < N; i++)
-        for (int k = 0; k < M; k++) numbers[i][k] = _i & 1 ? 0.0f : (float)(k % 100 + i);
-    file_t f = file_of(forms[_i / 2 / COMPRESSIONS], compressions[_i / 2 % COMPRESSIONS]);
-    headers_say(&f, 0, "compressible");
-    td_artifact_t *a = NULL;
-    td_err_t err = {0};
-    f.step = 777;
-    ck_assert_msg(open_with(&f, (td_artifact_opts_t){0}, &a, &err) == TD_OK, "%s", err.text);
-    if (!(_i & 1)) holds_numbers(a);
-    td_artifact_close(a);
-    free(f.data);
-}
-END_TEST
-
 int main(void) {
     TCase *t = tcase_create("feed");
     tcase_set_timeout(t, 300);
@@ -424,8 +246,6 @@ int main(void) {
     tcase_add_test(t, refusing_budget);
     tcase_add_test(t, cancelled);
     tcase_add_test(t, files_that_change);
-    tcase_add_loop_test(t, headers_only, 0, FORMS * COMPRESSIONS);
-    tcase_add_loop_test(t, headers_of_compressible, 0, 2 * FORMS * COMPRESSIONS);
     Suite *s = suite_create("artifact_feed");
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

@@ -51,8 +51,9 @@ static void close_context(void) {
 }
 /* The one fault so far is of that kind and its text holds the word; it is forgiven. */
 static inline void expect_fault(const char *kind, const char *word) {
-    ck_assert_msg(fakecuda_faults(kind) == 1 && fakecuda_faults(NULL) == 1, "not one fault '%s' but %llu of all; last: %s",
-                  kind, (unsigned long long)fakecuda_faults(NULL), fakecuda_last_fault());
+    ck_assert_msg(fakecuda_faults(kind) == 1 && fakecuda_faults(NULL) == 1,
+                  "not one fault '%s' but %llu of all; last: %s", kind,
+                  (unsigned long long)fakecuda_faults(NULL), fakecuda_last_fault());
     ck_assert_msg(strstr(fakecuda_last_fault(), word) != NULL, "'%s' does not tell '%s'", fakecuda_last_fault(), word);
     fakecuda_forgive();
 }

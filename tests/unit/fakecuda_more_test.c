@@ -124,6 +124,7 @@ static void reported(void) {
     leaky();
 }
 static void touched(void) {
+    if (!freopen("/dev/null", "w", stderr)) exit(0);
     open_context();
     volatile float *p = (float *)(uintptr_t)new_floats(1);
     exit((int)*p);
@@ -191,7 +192,8 @@ START_TEST(test_bad_images) {
     CUmodule m = NULL;
     ck_assert_int_eq(cu.cuModuleLoadDataEx(&m, "hello", 2, keys, values), CUDA_ERROR_INVALID_IMAGE);
     ck_assert_str_eq(log, "neither a cubin nor PTX");
-    ck_assert_int_eq(cu.cuModuleLoadDataEx(&m, ".version 8.0\n.target sm_100\n", 2, keys, values), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    CUresult r = cu.cuModuleLoadDataEx(&m, ".version 8.0\n.target sm_100\n", 2, keys, values);
+    ck_assert_int_eq(r, CUDA_ERROR_NO_BINARY_FOR_GPU);
     ck_assert_str_eq(log, "made for another architecture");
     ck_assert_int_eq(cu.cuModuleLoadDataEx(&m, ".version 8.0\n", 0, NULL, NULL), CUDA_ERROR_INVALID_PTX);
     unsigned char elf[64] = {0x7f, 'E', 'L', 'F', 2, 1, 1};

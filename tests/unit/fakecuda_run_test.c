@@ -127,14 +127,16 @@ typedef struct one {
     uint32_t grid[3], block[3];
     const char *name;
 } one_t;
+static td_span_t cubin(const StreamExecutor__CudaCubinProto *p) {
+    return td_artifact_bytes(artifact, p->has_data_payload, p->data_payload, p->data.data, p->data.len);
+}
 static void load_first(one_t *k) {
     const Xla__Gpu__CustomKernelProto *c = NULL;
     open_sample();
     open_context();
     ck_assert_uint_ge(artifact->exe->n_thunks, 1);
     c = artifact->exe->thunks[0]->custom_kernel_thunk->custom_kernel;
-    const StreamExecutor__CudaCubinProto *image = c->kernel_spec->cubin;
-    td_span_t bytes = td_artifact_bytes(artifact, image->has_data_payload, image->data_payload, image->data.data, image->data.len);
+    td_span_t bytes = cubin(c->kernel_spec->cubin);
     const StreamExecutor__Dim3DProto *g = c->block_dims->coordinates, *b = c->thread_dims->coordinates;
     *k = (one_t){.grid = {(uint32_t)g->x, (uint32_t)g->y, (uint32_t)g->z}, .name = c->kernel_spec->kernel_name,
                  .block = {(uint32_t)b->x, (uint32_t)b->y, (uint32_t)b->z}};
@@ -196,8 +198,7 @@ START_TEST(test_cubin_elsewhere) {
     setenv("FAKECUDA_CC", "8.0", 1);
     open_sample();
     open_context();
-    const StreamExecutor__CudaCubinProto *image = artifact->exe->thunks[0]->custom_kernel_thunk->custom_kernel->kernel_spec->cubin;
-    td_span_t bytes = td_artifact_bytes(artifact, image->has_data_payload, image->data_payload, image->data.data, image->data.len);
+    td_span_t bytes = cubin(artifact->exe->thunks[0]->custom_kernel_thunk->custom_kernel->kernel_spec->cubin);
     CUmodule m = NULL;
     ck_assert_int_eq(cu.cuModuleLoadDataEx(&m, bytes.data, 0, NULL, NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
     /* Damaged it is refused or read, nothing worse; but where the sections are must be right, for a driver is not

@@ -268,7 +268,11 @@ START_TEST(test_swapped_arguments) { /* the kernel reads y and writes x */
 }
 END_TEST
 START_TEST(test_argument_block) {
-    struct __attribute__((packed)) { CUdeviceptr from, to; float factor; uint32_t n; uint32_t more; } block = {x, y, 2, N, 0};
+    struct __attribute__((packed)) {
+        CUdeviceptr from, to;
+        float factor;
+        uint32_t n, more;
+    } block = {x, y, 2, N, 0};
     size_t size = sizeof block - 4, wrong = sizeof block;
     void *extra[] = {(void *)1, &block, (void *)2, &size, NULL}, *bad[] = {(void *)1, &block, (void *)2, &wrong, NULL};
     upload(x, 5);
@@ -299,7 +303,8 @@ START_TEST(test_launch_limits) {
     expect_fault("bad-launch", "shared memory 60000");
     CU(cuFuncSetAttribute, kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000);
     CU(cuLaunchKernel, kernel, 1, 1, 1, 1, 1, 1, 60000, a, params, NULL);
-    ck_assert_int_eq(cu.cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 300000), CUDA_ERROR_INVALID_VALUE);
+    CUresult r = cu.cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 300000);
+    ck_assert_int_eq(r, CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
 
@@ -345,18 +350,20 @@ END_TEST
 static void add(TCase *t, const TTest *const *tests, size_t n) {
     for (size_t i = 0; i < n; i++) tcase_add_test(t, tests[i]);
 }
-#define ADD(t, ...) add(t, (const TTest *const[]){__VA_ARGS__}, sizeof((const TTest *const[]){__VA_ARGS__}) / sizeof(TTest *))
+#define LIST(...) (const TTest *const[]){__VA_ARGS__}
+#define ADD(t, ...) add(t, LIST(__VA_ARGS__), sizeof(LIST(__VA_ARGS__)) / sizeof(TTest *))
 
 int main(void) {
     Suite *s = suite_create("fakecuda");
     TCase *order = tcase_create("order"), *numbers = tcase_create("numbers"), *at_once = tcase_create("inline");
     tcase_add_checked_fixture(order, setup, teardown);
-    ADD(order, test_events_order, test_missing_wait, test_record_before_work, test_write_after_read, test_disjoint_parts,
-        test_pinned_reuse, test_null_stream);
+    ADD(order, test_events_order, test_missing_wait, test_record_before_work, test_write_after_read,
+        test_disjoint_parts, test_pinned_reuse, test_null_stream);
     tcase_add_checked_fixture(numbers, setup_races_off, teardown);
     ADD(numbers, test_events_order, test_missing_wait_shows);
     tcase_add_checked_fixture(at_once, setup_inline, teardown);
-    ADD(at_once, test_events_order, test_missing_wait, test_record_before_work, test_freed_in_use, test_swapped_arguments);
+    ADD(at_once, test_events_order, test_missing_wait, test_record_before_work, test_freed_in_use,
+        test_swapped_arguments);
     TCase *memory = tcase_create("memory"), *args = tcase_create("arguments"), *failing = tcase_create("failing");
     tcase_add_checked_fixture(memory, setup, teardown);
     ADD(memory, test_out_of_bounds, test_bad_pointer, test_use_after_free, test_double_free, test_freed_in_use,

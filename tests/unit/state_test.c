@@ -39,6 +39,8 @@ static void expect(vec_t *p, vec_t *o) {
     }
 }
 
+static const bool *state_only;
+
 static void open_built(const int *place, const char *device) {
     td_err_t err = {0};
     td_module_t *m = NULL;
@@ -46,8 +48,8 @@ static void open_built(const int *place, const char *device) {
     td_counting_alloc_init(&counter, td_alloc_default());
     ck_assert_msg(!td_host_device_open(device, &counter.base, &dev, &err), "%s", err.text);
     ck_assert_msg(!td_module_open(&artifact, &counter.base, &m, &err), "%s", err.text);
-    ck_assert_msg(!td_program_create(m, &(td_program_opts_t){.dev = dev, .alloc = &counter.base}, &program, &err), "%s",
-                  err.text);
+    ck_assert_msg(!td_program_create(m, &(td_program_opts_t){.dev = dev, .alloc = &counter.base, .states = state_only},
+                                     &program, &err), "%s", err.text);
     td_module_close(m);
     ck_assert_msg(!td_binding_create(program, &counter.base, &binding, &err), "%s", err.text);
     for (uint32_t k = 0; k < PARAMS; k++) {
@@ -107,6 +109,7 @@ static void run_steps(const int *place, const int *pair) {
             if (pair[k] == NONE) ck_assert(!memcmp(given[k], p[k], sizeof(vec_t)));
     }
     ck_assert_uint_eq(counter.gets, gets);
+    if (state_only) return;
     /* Without states it is as ever. */
     start_values(p);
     expect(p, o);
@@ -197,6 +200,37 @@ START_TEST(refused) {
 }
 END_TEST
 
+/* Parameters without memory in bindings: less is taken, and what would need it is refused. */
+START_TEST(no_memory_beside) {
+    static const int in_place[] = {0, 2, NONE, NONE};
+    vec_t p[PARAMS];
+    const void *in[] = {p[0], p[1], p[2]}, *out[OUTPUTS];
+    td_err_t err = {0};
+    start_values(p);
+    open_built(in_place, _i ? "delay=9" : "");
+    uint64_t all = td_program_binding_bytes(program);
+    close_built();
+    state_only = (const bool[]){true, false, true};
+    open_built(in_place, _i ? "delay=9" : "");
+    ck_assert_uint_le(td_program_binding_bytes(program), all - 2 * 256);
+    run_steps(in_place, (const int[]){0, NONE, 1});
+    run_steps(in_place, (const int[]){0, 2, 1});
+    ck_assert_int_eq(td_program_run(binding, in, out, NULL, &err), TD_USAGE);
+    ck_assert_msg(strstr(err.text, "runs need a state") != NULL, "%s", err.text);
+    ck_assert_int_eq(td_program_bind(program, in, (const bool[]){false, false, true}, &err), TD_USAGE);
+    ck_assert_msg(strstr(err.text, "cannot be bound") != NULL, "%s", err.text);
+    td_run_state_t crossed[] = {{0, 1, memory[0]}, {2, 0, memory[2]}}, other[] = {{0, 2, memory[0]}, {2, 1, memory[2]}};
+    td_run_args_t a = {.inputs = in, .outputs = out, .states = crossed, .n_states = 2};
+    ck_assert_int_eq(td_program_run_with(binding, &a, &err), TD_UNSUPPORTED);
+    a.states = other;
+    ck_assert_int_eq(td_program_run_with(binding, &a, &err), TD_UNSUPPORTED);
+    ck_assert_msg(strstr(err.text, "puts another output than 2 over it") != NULL, "%s", err.text);
+    run_steps(in_place, (const int[]){0, NONE, 1});
+    close_built();
+    state_only = NULL;
+}
+END_TEST
+
 START_TEST(unlike_shapes) {
     td_err_t err = {0};
     td_module_t *m = NULL;
@@ -236,6 +270,7 @@ int main(void) {
     tcase_add_test(c, every_place_on_delayed_streams);
     tcase_add_loop_test(c, zeros, 0, 2);
     tcase_add_test(c, refused);
+    tcase_add_loop_test(c, no_memory_beside, 0, 2);
     tcase_add_test(c, unlike_shapes);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

@@ -17,15 +17,10 @@ typedef struct chol {
 
 td_status_t td_potrf_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                              td_err_t *err) {
-    chol_t c = {0};
-    td_status_t s = td_hc_arity(d, 1, 2, err);
-    if (s || (s = td_hc_bool(d, "lower", &c.lower, err)) ||
-        (s = td_hc_mats("a", d->operands[0], TD_COL_MAJOR, &c.a, err)))
-        return s;
-    if (c.a.rows != c.a.cols) return td_fail(err, TD_MISMATCH, "a matrix of %d x %d is not square", c.a.rows, c.a.cols);
-    if ((s = td_hc_expect("out", d->results[0], c.a.type, TD_COL_MAJOR, c.a.batch, 2, c.a.rows, c.a.cols, err)) ||
-        (s = td_hc_batch("info", d->results[1], TD_S32, c.a.batch, err)))
-        return s;
+    td_linalg_t l = {0};
+    td_status_t s = td_linalg_potrf(d, &l, err);
+    if (s) return s;
+    chol_t c = {.a = l.a, .lower = l.lower};
     c.bytes = (uint64_t)c.a.rows * (uint64_t)c.a.cols * td_type_bytes(c.a.type);
     *scratch = 0;
     return td_hc_state(arena, &c, sizeof c, state, err);
@@ -52,19 +47,11 @@ typedef struct update {
 td_status_t td_cholesky_update_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state,
                                        uint64_t *scratch,
                                        td_err_t *err) {
-    td_mats_t r = {0};
-    td_status_t s = td_hc_arity(d, 2, 2, err);
-    if (s || (s = td_hc_mats("R", d->operands[0], TD_ROW_MAJOR, &r, err))) return s;
-    if (r.type != TD_F32 && r.type != TD_F64)
-        return td_fail(err, TD_UNSUPPORTED, "element type %s, expected f32 or f64", td_type_name(r.type));
-    if (r.rows != r.cols) return td_fail(err, TD_MISMATCH, "a matrix of %d x %d is not square", r.cols, r.rows);
-    if (r.batch > 1) return td_fail(err, TD_UNSUPPORTED, "a batch of %lld, expected one matrix", (long long)r.batch);
-    if ((s = td_hc_vec("x", d->operands[1], r.type, r.batch, r.rows, err)) ||
-        (s = td_hc_expect("R'", d->results[0], r.type, TD_ROW_MAJOR, r.batch, 2, r.rows, r.cols, err)) ||
-        (s = td_hc_vec("x'", d->results[1], r.type, r.batch, r.rows, err)))
-        return s;
+    td_linalg_t l = {0};
+    td_status_t s = td_linalg_cholesky_update(d, &l, err);
+    if (s) return s;
     *scratch = 0;
-    update_t u = {r.type, r.batch ? r.rows : 0};
+    update_t u = {l.a.type, l.a.batch ? l.a.rows : 0};
     return td_hc_state(arena, &u, sizeof u, state, err);
 }
 

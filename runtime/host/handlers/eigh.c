@@ -19,16 +19,10 @@ typedef struct eigh {
     uint64_t work_at, rwork_at, iwork_at;
 } eigh_t;
 
-static td_status_t square(const td_custom_call_desc_t *d, eigh_t *e, td_err_t *err) {
-    bool lower = false;
-    td_status_t s = td_hc_bool(d, "lower", &lower, err);
-    if (s || (s = td_hc_mats("a", d->operands[0], TD_COL_MAJOR, &e->a, err))) return s;
-    if (e->a.rows != e->a.cols)
-        return td_fail(err, TD_MISMATCH, "a matrix of %d x %d is not square", e->a.rows, e->a.cols);
-    e->uplo = lower ? 'L' : 'U';
-    e->bytes = (uint64_t)e->a.rows * (uint64_t)e->a.cols * td_type_bytes(e->a.type);
-    e->real_bytes = td_type_bytes(td_real_of(e->a.type));
-    return td_hc_expect("out", d->results[0], e->a.type, TD_COL_MAJOR, e->a.batch, 2, e->a.rows, e->a.cols, err);
+static eigh_t of(const td_linalg_t *l) {
+    return (eigh_t){.a = l->a, .uplo = l->lower ? 'L' : 'U',
+                    .bytes = (uint64_t)l->a.rows * (uint64_t)l->a.cols * td_type_bytes(l->a.type),
+                    .real_bytes = td_type_bytes(td_real_of(l->a.type))};
 }
 
 static lapack_int syevd(const eigh_t *e, void *a, void *w, void *work, int lwork, void *rwork, int lrwork,
@@ -57,15 +51,10 @@ static td_status_t syevd_work(eigh_t *e, td_err_t *err) {
 
 td_status_t td_syevd_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                              td_err_t *err) {
-    eigh_t e = {0};
-    int64_t algorithm = 0;
-    td_status_t s = td_hc_arity(d, 1, 3, err);
-    if (s || (s = td_hc_int(d, "algorithm", &algorithm, err)) || (s = square(d, &e, err)) ||
-        (s = td_hc_vec("w", d->results[1], td_real_of(e.a.type), e.a.batch, e.a.rows, err)) ||
-        (s = td_hc_batch("info", d->results[2], TD_S32, e.a.batch, err)))
-        return s;
-    if (algorithm < 0 || algorithm > 2)
-        return td_fail(err, TD_UNSUPPORTED, "algorithm %lld, expected 0, 1 or 2", (long long)algorithm);
+    td_linalg_t l = {0};
+    td_status_t s = td_linalg_syevd(d, &l, err);
+    if (s) return s;
+    eigh_t e = of(&l);
     *scratch = 0;
     if (e.a.rows && ((s = syevd_work(&e, err)) ||
                      (s = td_hc_scratch(scratch, (uint64_t)e.lwork, td_type_bytes(e.a.type), &e.work_at, err)) ||
@@ -113,17 +102,12 @@ static lapack_int sytrd(const eigh_t *e, void *a, void *d, void *f, void *tau, v
 
 td_status_t td_sytrd_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                              td_err_t *err) {
-    eigh_t e = {0};
+    td_linalg_t l = {0};
     td_query_t w = {{0}}, x = {{0}};
-    td_status_t s = td_hc_arity(d, 1, 5, err);
-    if (s || (s = square(d, &e, err))) return s;
-    int64_t n = e.a.rows, off = n ? n - 1 : 0;
-    td_type_t real = td_real_of(e.a.type);
-    if ((s = td_hc_vec("d", d->results[1], real, e.a.batch, n, err)) ||
-        (s = td_hc_vec("e", d->results[2], real, e.a.batch, off, err)) ||
-        (s = td_hc_vec("tau", d->results[3], e.a.type, e.a.batch, off, err)) ||
-        (s = td_hc_batch("info", d->results[4], TD_S32, e.a.batch, err)) || (s = td_lwork_fits(66.0 * (double)n,
-                                                                                               err)) ||
+    td_status_t s = td_linalg_sytrd(d, &l, err);
+    if (s) return s;
+    eigh_t e = of(&l);
+    if ((s = td_lwork_fits(66.0 * (double)e.a.rows, err)) ||
         (s = td_lwork(e.a.type, &w, sytrd(&e, &x, &x, &x, &x, &w, -1), &e.lwork, err)))
         return s;
     *scratch = 0;
@@ -155,20 +139,11 @@ typedef struct syrk {
 
 td_status_t td_syrk_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                             td_err_t *err) {
-    syrk_t r = {0};
-    td_status_t s = td_hc_arity(d, 4, 1, err);
-    if (s || (s = td_hc_bool(d, "transpose", &r.transpose, err)) ||
-        (s = td_hc_mats("a", d->operands[0], TD_ROW_MAJOR, &r.a, err)))
-        return s;
-    int rows = r.a.cols, cols = r.a.rows; /* mats has the column-major view */
-    r.n = r.transpose ? cols : rows;
-    r.k = r.transpose ? rows : cols;
-    if ((s = td_hc_expect("c_in", d->operands[1], r.a.type, TD_ROW_MAJOR, r.a.batch, 2, r.n, r.n, err)) ||
-        (s = td_hc_expect("alpha", d->operands[2], r.a.type, TD_ROW_MAJOR, 1, 0, 0, 0, err)) ||
-        (s = td_hc_expect("beta", d->operands[3], r.a.type, TD_ROW_MAJOR, 1, 0, 0, 0, err)) ||
-        (s = td_hc_expect("c_out", d->results[0], r.a.type, TD_ROW_MAJOR, r.a.batch, 2, r.n, r.n, err)))
-        return s;
-    r.a_bytes = (uint64_t)rows * (uint64_t)cols * td_type_bytes(r.a.type);
+    td_linalg_t l = {0};
+    td_status_t s = td_linalg_syrk(d, &l, err);
+    if (s) return s;
+    syrk_t r = {.a = l.a, .transpose = l.transpose, .n = l.c.rows, .k = l.k};
+    r.a_bytes = (uint64_t)l.a.rows * (uint64_t)l.a.cols * td_type_bytes(r.a.type);
     r.c_bytes = (uint64_t)r.n * (uint64_t)r.n * td_type_bytes(r.a.type);
     *scratch = 0;
     return td_hc_state(arena, &r, sizeof r, state, err);

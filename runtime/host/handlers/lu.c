@@ -15,14 +15,10 @@ typedef struct lu {
 
 td_status_t td_getrf_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                              td_err_t *err) {
-    lu_t l = {0};
-    td_status_t s = td_hc_arity(d, 1, 3, err);
-    if (s || (s = td_hc_mats("a", d->operands[0], TD_COL_MAJOR, &l.a, err))) return s;
-    l.k = td_min64(l.a.rows, l.a.cols);
-    if ((s = td_hc_expect("out", d->results[0], l.a.type, TD_COL_MAJOR, l.a.batch, 2, l.a.rows, l.a.cols, err)) ||
-        (s = td_hc_vec("ipiv", d->results[1], TD_S32, l.a.batch, l.k, err)) ||
-        (s = td_hc_batch("info", d->results[2], TD_S32, l.a.batch, err)))
-        return s;
+    td_linalg_t v = {0};
+    td_status_t s = td_linalg_getrf(d, &v, err);
+    if (s) return s;
+    lu_t l = {.a = v.a, .k = v.k};
     l.bytes = (uint64_t)l.a.rows * (uint64_t)l.a.cols * td_type_bytes(l.a.type);
     *scratch = 0;
     return td_hc_state(arena, &l, sizeof l, state, err);
@@ -41,28 +37,16 @@ td_status_t td_getrf_run(const void *state, void *const *bufs, void *scratch, td
     return TD_OK;
 }
 
-typedef struct pivots {
-    int64_t batch, p, q;
-} pivots_t;
-
 td_status_t td_lu_pivots_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                                  td_err_t *err) {
-    pivots_t v = {0};
-    int64_t batch = 0;
-    td_status_t s = td_hc_arity(d, 1, 1, err);
-    if (s || (s = td_hc_split("pivots", d->operands[0], &v.batch, &v.p, err)) ||
-        (s = td_hc_split("permutation", d->results[0], &batch, &v.q, err)) ||
-        (s = td_hc_vec("pivots", d->operands[0], TD_S32, v.batch, v.p, err)) ||
-        (s = td_hc_vec("permutation", d->results[0], TD_S32, v.batch, v.q, err)))
-        return s;
-    if (v.q < v.p || v.q > INT_MAX)
-        return td_fail(err, TD_MISMATCH, "a permutation of %lld for %lld pivots", (long long)v.q, (long long)v.p);
+    td_pivots_t v = {0};
+    td_status_t s = td_linalg_pivots(d, &v, err);
     *scratch = 0;
-    return td_hc_state(arena, &v, sizeof v, state, err);
+    return s ? s : td_hc_state(arena, &v, sizeof v, state, err);
 }
 
 td_status_t td_lu_pivots_run(const void *state, void *const *bufs, void *scratch, td_err_t *err) {
-    const pivots_t *v = state;
+    const td_pivots_t *v = state;
     (void)scratch, (void)err;
     for (int64_t b = 0; b < v->batch; b++) {
         const int32_t *pivot = (const int32_t *)bufs[0] + b * v->p;

@@ -11,18 +11,9 @@ typedef struct threefry {
 
 td_status_t td_threefry_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                                 td_err_t *err) {
-    static const char *const names[] = {"key0", "key1", "data0", "data1", "out0", "out1"};
-    td_status_t s = td_hc_arity(d, 4, 2, err);
+    threefry_t t = {0};
+    td_status_t s = td_linalg_threefry(d, &t.n, err);
     if (s) return s;
-    const td_shape_t *like = d->results[0];
-    for (uint32_t i = 0; i < 6; i++) {
-        const td_shape_t *a = i < 4 ? d->operands[i] : d->results[i - 4];
-        if (a->type == TD_U32 && (a == like || td_shape_equal(a, like))) continue;
-        char have[160], want[160];
-        return td_fail(err, TD_MISMATCH, "%s is %s, expected u32 in the shape of out0, %s", names[i],
-                       td_shape_print(a, true, have, sizeof have), td_shape_print(like, true, want, sizeof want));
-    }
-    threefry_t t = {like->count};
     *scratch = 0;
     return td_hc_state(arena, &t, sizeof t, state, err);
 }

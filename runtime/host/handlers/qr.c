@@ -34,13 +34,10 @@ static td_status_t check_work(const td_mats_t *a, td_err_t *err) {
 
 td_status_t td_geqrf_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                              td_err_t *err) {
-    qr_t q = {0};
-    td_status_t s = td_hc_arity(d, 1, 2, err);
-    if (s || (s = td_hc_mats("a", d->operands[0], TD_COL_MAJOR, &q.a, err))) return s;
-    q.k = (int)td_min64(q.a.rows, q.a.cols);
-    if ((s = td_hc_expect("out", d->results[0], q.a.type, TD_COL_MAJOR, q.a.batch, 2, q.a.rows, q.a.cols, err)) ||
-        (s = td_hc_vec("tau", d->results[1], q.a.type, q.a.batch, q.k, err)) || (s = check_work(&q.a, err)))
-        return s;
+    td_linalg_t l = {0};
+    td_status_t s = td_linalg_geqrf(d, &l, err);
+    if (s || (s = check_work(&l.a, err))) return s;
+    qr_t q = {.a = l.a, .k = l.k};
     sizes(&q);
     *scratch = 0;
     if (q.k) {
@@ -68,19 +65,10 @@ td_status_t td_geqrf_run(const void *state, void *const *bufs, void *scratch, td
 
 td_status_t td_orgqr_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                              td_err_t *err) {
-    qr_t q = {0};
-    int64_t batch = 0, k = 0;
-    td_status_t s = td_hc_arity(d, 2, 1, err);
-    if (s || (s = td_hc_mats("a", d->operands[0], TD_COL_MAJOR, &q.a, err)) ||
-        (s = td_hc_split("tau", d->operands[1], &batch, &k, err)) ||
-        (s = td_hc_vec("tau", d->operands[1], q.a.type, q.a.batch, k, err)) ||
-        (s = td_hc_expect("out", d->results[0], q.a.type, TD_COL_MAJOR, q.a.batch, 2, q.a.rows, q.a.cols, err)) ||
-        (s = check_work(&q.a, err)))
-        return s;
-    if (k > q.a.cols || q.a.cols > q.a.rows)
-        return td_fail(err, TD_MISMATCH, "%lld reflectors for a matrix of %d x %d, expected k <= n <= m",
-                       (long long)k, q.a.rows, q.a.cols);
-    q.k = (int)k;
+    td_linalg_t l = {0};
+    td_status_t s = td_linalg_orgqr(d, &l, err);
+    if (s || (s = check_work(&l.a, err))) return s;
+    qr_t q = {.a = l.a, .k = l.k};
     sizes(&q);
     *scratch = 0;
     if (q.a.cols) {
@@ -108,29 +96,16 @@ td_status_t td_orgqr_run(const void *state, void *const *bufs, void *scratch, td
 }
 
 static td_status_t ormqr_shapes(const td_custom_call_desc_t *d, qr_t *q, td_err_t *err) {
-    td_mats_t c = {0};
-    int64_t batch = 0, k = 0;
-    bool left = false, transpose = false;
-    td_status_t s = td_hc_arity(d, 3, 1, err);
-    if (s || (s = td_hc_bool(d, "left", &left, err)) || (s = td_hc_bool(d, "transpose", &transpose, err)) ||
-        (s = td_hc_mats("a", d->operands[0], TD_COL_MAJOR, &q->a, err)) ||
-        (s = td_hc_split("tau", d->operands[1], &batch, &k, err)) ||
-        (s = td_hc_vec("tau", d->operands[1], q->a.type, q->a.batch, k, err)) ||
-        (s = td_hc_mats("c", d->operands[2], TD_COL_MAJOR, &c, err)) ||
-        (s = td_hc_expect("c", d->operands[2], q->a.type, TD_COL_MAJOR, q->a.batch, 2, c.rows, c.cols, err)) ||
-        (s = td_hc_expect("out", d->results[0], q->a.type, TD_COL_MAJOR, q->a.batch, 2, c.rows, c.cols, err)) ||
-        (s = check_work(&q->a, err)) || (s = check_work(&c, err)))
-        return s;
-    int order = left ? c.rows : c.cols;
-    if (q->a.rows != order || k > order || k > q->a.cols)
-        return td_fail(err, TD_MISMATCH, "%lld reflectors in %d x %d for c of %d x %d", (long long)k, q->a.rows,
-                       q->a.cols, c.rows, c.cols);
-    q->k = (int)k;
-    q->c_rows = c.rows;
-    q->c_cols = c.cols;
-    q->c_bytes = (uint64_t)c.rows * (uint64_t)c.cols * td_type_bytes(c.type);
-    q->side = left ? 'L' : 'R';
-    q->trans = !transpose ? 'N' : td_type_is_complex(q->a.type) ? 'C' : 'T';
+    td_linalg_t l = {0};
+    td_status_t s = td_linalg_ormqr(d, &l, err);
+    if (s || (s = check_work(&l.a, err)) || (s = check_work(&l.c, err))) return s;
+    q->a = l.a;
+    q->k = l.k;
+    q->c_rows = l.c.rows;
+    q->c_cols = l.c.cols;
+    q->c_bytes = (uint64_t)l.c.rows * (uint64_t)l.c.cols * td_type_bytes(l.c.type);
+    q->side = l.left ? 'L' : 'R';
+    q->trans = !l.transpose ? 'N' : td_type_is_complex(q->a.type) ? 'C' : 'T';
     return TD_OK;
 }
 

@@ -31,20 +31,11 @@ static lapack_int apply(const spsolve_t *p, void *a, void *tau, void *x, void *w
 td_status_t td_csrlsvqr_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                                 td_err_t *err) {
     spsolve_t p = {0};
-    int64_t reorder = 0;
-    td_status_t s = td_hc_arity(d, 4, 1, err);
-    if (s || (s = td_hc_int(d, "reorder", &reorder, err))) return s;
-    if (!td_attr_f64(d->attrs, "tol", &p.tol)) return td_fail(err, TD_MISMATCH,
-                                                              "attribute 'tol' is missing or no float");
-    p.type = d->operands[0]->type;
-    p.nnz = d->operands[0]->count;
-    int64_t n = d->operands[3]->count;
-    if ((s = td_hc_solver_type(p.type, err)) || (s = td_hc_vec("values", d->operands[0], p.type, 1, p.nnz, err)) ||
-        (s = td_hc_vec("columns", d->operands[1], TD_S32, 1, p.nnz, err)) ||
-        (s = td_hc_vec("row pointers", d->operands[2], TD_S32, 1, n + 1, err)) ||
-        (s = td_hc_vec("b", d->operands[3], p.type, 1, n, err)) || (s = td_hc_vec("x", d->results[0], p.type, 1, n,
-                                                                                  err)))
-        return s;
+    td_spsolve_t v = {0};
+    td_status_t s = td_linalg_csrlsvqr(d, &v, err);
+    if (s) return s;
+    int64_t n = v.n;
+    p.type = v.type, p.nnz = v.nnz, p.tol = v.tol;
     if (n > TD_LIMIT_SPSOLVE_ROWS)
         return td_fail(err, TD_LIMIT, "%lld equations, at most %d are solved (densely)", (long long)n,
                        TD_LIMIT_SPSOLVE_ROWS);

@@ -69,48 +69,21 @@ static td_status_t plan(const td_custom_call_desc_t *d, svd_t *v, bool full, boo
 
 td_status_t td_gesvd_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                              td_err_t *err) {
-    svd_t v = {0};
-    bool full = false, vectors = false, transposed = false;
-    td_status_t s = td_hc_arity(d, 1, 5, err);
-    if (s || (s = td_hc_bool(d, "full_matrices", &full, err)) || (s = td_hc_bool(d, "compute_uv", &vectors, err)) ||
-        (s = td_hc_bool(d, "transposed", &transposed, err)))
-        return s;
-    td_order_t order = transposed ? TD_ROW_MAJOR : TD_COL_MAJOR;
-    if ((s = td_hc_mats("a", d->operands[0], order, &v.a, err))) return s;
-    int m = v.a.rows, n = v.a.cols;
-    if (m < n) return td_fail(err, TD_UNSUPPORTED, "%d x %d, expected at least as many rows as columns", m, n);
-    v.k = n;
-    int u_cols = full ? m : n;
-    if ((s = td_hc_expect("out", d->results[0], v.a.type, order, v.a.batch, 2, transposed ? n : m, transposed ? m : n,
-                          err)) ||
-        (s = td_hc_vec("s", d->results[1], td_real_of(v.a.type), v.a.batch, n, err)) ||
-        (s = td_hc_batch("info", d->results[4], TD_S32, v.a.batch, err)))
-        return s;
-    if (vectors && ((s = td_hc_expect("u", d->results[2], v.a.type, order, v.a.batch, 2, transposed ? u_cols : m,
-                                      transposed ? m : u_cols, err)) ||
-                    (s = td_hc_expect("vt", d->results[3], v.a.type, order, v.a.batch, 2, n, n, err))))
-        return s;
-    if ((s = plan(d, &v, full, vectors, scratch, err))) return s;
+    td_linalg_t l = {0};
+    td_status_t s = td_linalg_gesvd(d, &l, err);
+    if (s) return s;
+    svd_t v = {.a = l.a, .k = l.k};
+    if ((s = plan(d, &v, l.full, l.vectors, scratch, err))) return s;
     return td_hc_state(arena, &v, sizeof v, state, err);
 }
 
 td_status_t td_gesvdj_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                               td_err_t *err) {
-    svd_t v = {.wants_v = true};
-    bool full = false, vectors = false;
-    td_status_t s = td_hc_arity(d, 1, 5, err);
-    if (s || (s = td_hc_bool(d, "full_matrices", &full, err)) || (s = td_hc_bool(d, "compute_uv", &vectors, err)) ||
-        (s = td_hc_mats("a", d->operands[0], TD_COL_MAJOR, &v.a, err)))
-        return s;
-    int m = v.a.rows, n = v.a.cols;
-    v.k = m < n ? m : n;
-    if ((s = td_hc_expect("out", d->results[0], v.a.type, TD_COL_MAJOR, v.a.batch, 2, m, n, err)) ||
-        (s = td_hc_vec("s", d->results[1], td_real_of(v.a.type), v.a.batch, v.k, err)) ||
-        (s = td_hc_expect("u", d->results[2], v.a.type, TD_COL_MAJOR, v.a.batch, 2, m, full ? m : v.k, err)) ||
-        (s = td_hc_expect("v", d->results[3], v.a.type, TD_COL_MAJOR, v.a.batch, 2, n, full ? n : v.k, err)) ||
-        (s = td_hc_batch("info", d->results[4], TD_S32, v.a.batch, err)) ||
-        (s = plan(d, &v, full, vectors, scratch, err)))
-        return s;
+    td_linalg_t l = {0};
+    td_status_t s = td_linalg_gesvdj(d, &l, err);
+    if (s) return s;
+    svd_t v = {.a = l.a, .k = l.k, .wants_v = true};
+    if ((s = plan(d, &v, l.full, l.vectors, scratch, err))) return s;
     return td_hc_state(arena, &v, sizeof v, state, err);
 }
 

@@ -19,13 +19,10 @@ typedef struct tridiagonal {
 } tridiagonal_t;
 
 static td_status_t shapes(const td_custom_call_desc_t *d, tridiagonal_t *t, td_err_t *err) {
-    static const char *const names[] = {"dl", "d", "du"};
-    td_status_t s = td_hc_arity(d, 4, 1, err);
-    if (s || (s = td_hc_mats("b", d->operands[3], TD_COL_MAJOR, &t->b, err)) ||
-        (s = td_hc_expect("x", d->results[0], t->b.type, TD_COL_MAJOR, t->b.batch, 2, t->b.rows, t->b.cols, err)))
-        return s;
-    for (uint32_t i = 0; i < 3; i++)
-        if ((s = td_hc_vec(names[i], d->operands[i], t->b.type, t->b.batch, t->b.rows, err))) return s;
+    td_linalg_t l = {0};
+    td_status_t s = td_linalg_tridiagonal(d, &l, err);
+    if (s) return s;
+    t->b = l.a;
     t->d_bytes = (uint64_t)t->b.rows * td_type_bytes(t->b.type);
     t->b_bytes = t->d_bytes * (uint64_t)t->b.cols;
     return TD_OK;

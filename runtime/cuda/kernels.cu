@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels of the runtime's own, for what no library does. kernels.ptx is made from this file by tools/gen_kernels.sh,
+ * which needs nvcc; building thunkd does not. */
+#include "runtime/cuda/kernels_body.h"
+
+#define KERNEL extern "C" __global__ void
+#define INDEX ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x)
+#define STRIDE ((uint64_t)gridDim.x * blockDim.x)
+
+KERNEL __launch_bounds__(256) td_scale_f32(float *p, uint64_t n, float factor) {
+    for (uint64_t i = INDEX; i < n; i += STRIDE) p[i] *= factor;
+}
+KERNEL __launch_bounds__(256) td_scale_f64(double *p, uint64_t n, double factor) {
+    for (uint64_t i = INDEX; i < n; i += STRIDE) p[i] *= factor;
+}
+
+/* out[i] = base + i * step */
+KERNEL __launch_bounds__(256) td_pointers(uint64_t *out, uint64_t base, uint64_t step, uint64_t n) {
+    for (uint64_t i = INDEX; i < n; i += STRIDE) out[i] = base + i * step;
+}
+
+KERNEL __launch_bounds__(256) td_threefry(const uint32_t *k0, const uint32_t *k1, const uint32_t *x, const uint32_t *y,
+                                          uint32_t *out0, uint32_t *out1, uint64_t n) {
+    for (uint64_t i = INDEX; i < n; i += STRIDE) {
+        uint32_t a, b;
+        td_body_threefry(k0[i], k1[i], x[i], y[i], &a, &b);
+        out0[i] = a;
+        out1[i] = b;
+    }
+}
+
+/* One thread for each matrix. */
+KERNEL __launch_bounds__(256) td_pivots(const int32_t *pivots, int32_t *permutations, uint64_t batch, int32_t p, int32_t q) {
+    for (uint64_t i = INDEX; i < batch; i += STRIDE)
+        td_body_pivots(pivots + i * (uint64_t)p, permutations + i * (uint64_t)q, p, q);
+}
+
+/* One block: a rotation for each row, from the first on, makes x vanish. All threads know the rotation before one of
+ * them changes what it came from. */
+template <typename T> static __device__ void update(T *r, T *x, uint64_t n) {
+    for (uint64_t k = 0; k < n; k++) {
+        T *row = r + k * n, a = row[k], b = x[k], h = hypot(a, b), c = 1, s = 0;
+        if (b != 0) c = a / h, s = b / h;
+        __syncthreads();
+        for (uint64_t i = k + threadIdx.x; i < n; i += blockDim.x) TD_BODY_ROTATE(T, row, x, i, c, s);
+        __syncthreads();
+    }
+}
+KERNEL __launch_bounds__(256) td_cholesky_update_f32(float *r, float *x, uint64_t n) { update(r, x, n); }
+KERNEL __launch_bounds__(256) td_cholesky_update_f64(double *r, double *x, uint64_t n) { update(r, x, n); }

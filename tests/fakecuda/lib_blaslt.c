@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stand-in for cuBLASLt. */
+#include "tests/fakecuda/library.h"
