@@ -21,7 +21,8 @@ static void forget(td_store_t *s, td_pending_t **p) {
 }
 
 static bool through(const td_pending_t *p) {
-    return p->unload ? !p->version->resident && !p->version->has_task && !p->version->dying : !p->version->has_task;
+    if (!p->unload) return !p->version->has_task;
+    return !p->version->dying && (p->overtaken || (!p->version->resident && !p->version->has_task));
 }
 
 void td_command_collect(td_store_t *s, td_command_t **out) {

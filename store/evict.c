@@ -166,5 +166,5 @@ td_status_t td_admit(td_store_t *s, const td_load_order_t *o, const uint64_t nee
         if ((evict(s, o, need, &gone, &e)) != TD_OK || !gone) break;
     }
     pthread_mutex_unlock(&s->admission);
-    return st;
+    return st == TD_LIMIT ? td_prefix(err, st, "over the budget") : st;
 }

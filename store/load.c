@@ -49,6 +49,7 @@ void td_load_queue(td_store_t *s, td_version_t *v, bool may_evict, bool commande
     }
     *t = (td_task_t){.version = v, .priority = v->model->config.priority, .order = s->order++, .may_evict = may_evict,
                      .commanded = commanded};
+    for (td_pending_t *p = s->pending; p; p = p->next) p->overtaken |= p->unload && p->version == v;
     v->has_task = true;
     atomic_store(&v->done, 0);
     atomic_store(&v->total, 0);

@@ -278,7 +278,7 @@ td_status_t td_model_yaml_read(const char *path, bool model_level, td_arena_t *a
     char *text = NULL;
     size_t n = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe does not hold us up */
-    if (fd < 0 && errno == ENOENT) return TD_OK;
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return TD_OK;
     if (fd < 0) return td_fail(err, TD_IO, "%s: %s", path, strerror(errno));
     td_arena_init(&scratch, arena->alloc, 0);
     td_status_t s = read_all(fd, path, &scratch, &text, &n, err);

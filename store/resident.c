@@ -165,16 +165,21 @@ static td_status_t fill(td_store_t *s, const td_load_order_t *o, td_resident_t *
     return st;
 }
 
-/* What seemed to be there already may not have been: then once more, with the need of all of it. */
-static td_status_t load(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_survey_t *v, bool *trust, td_err_t *err) {
+/* How one attempt to load counts, and how it ended. */
+typedef struct attempt {
+    bool trust;     /* what seems to be in the payload table is there */
+    uint64_t slack; /* bytes of host memory beyond the estimate */
+    bool refused;   /* by admission: a larger need would be too */
+} attempt_t;
+
+static td_status_t load(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_survey_t *v, attempt_t *a, td_err_t *err) {
     uint64_t need[TD_BUDGET_DOMAINS];
     td_reservation_t res;
-    td_survey_need(s, v, *trust, need);
+    td_survey_need(s, v, a->trust, need);
+    need[0] += a->slack;
     td_status_t st = td_admit(s, o, need, &res, err);
-    if (st != TD_OK) {
-        *trust = false; /* a larger need would not be admitted either */
-        return st;
-    }
+    a->refused = st != TD_OK;
+    if (st != TD_OK) return st;
     draw_on(r, &res);
     st = fill(s, o, r, v, err);
     draw_on(r, NULL);
@@ -198,21 +203,35 @@ static td_status_t start(td_store_t *s, const td_load_order_t *o, td_resident_t 
 /* Allocators only say that there is nothing; the budget knows better. */
 static td_status_t tell_budget(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_status_t st, td_err_t *err) {
     uint64_t n = atomic_load(&r->program_draw.refused), m = atomic_load(&r->binding_draw.refused);
+    if (!n) n = atomic_load(&s->survey_draw.refused);
     char what[300];
     if (st != TD_NOMEM || (!n && !m)) return st;
     snprintf(what, sizeof what, "%s/%s", o->model, o->version);
-    return td_budget_refuse(s->budget, n ? 0 : r->held_domain, n ? n : m, what, err);
+    td_budget_refuse(s->budget, n ? 0 : r->held_domain, n ? n : m, what, err);
+    return td_prefix(err, TD_LIMIT, "over the budget");
 }
 
-static td_status_t attempt(td_store_t *s, const td_load_order_t *o, bool *trust, td_resident_t **out, td_err_t *err) {
+/* So that even the survey has room, when what is set aside for it was too little. */
+static td_status_t make_room(td_store_t *s, const td_load_order_t *o, attempt_t *a, td_err_t *err) {
+    td_reservation_t res;
+    if (!a->slack) return TD_OK;
+    td_status_t st = td_admit(s, o, (uint64_t[TD_BUDGET_DOMAINS]){a->slack}, &res, err);
+    a->refused = st != TD_OK;
+    if (st == TD_OK) td_reservation_end(&res);
+    return st;
+}
+
+static td_status_t try_once(td_store_t *s, const td_load_order_t *o, attempt_t *a, td_resident_t **out, td_err_t *err) {
     td_survey_t v = {0};
     td_resident_t *r = NULL;
-    td_status_t st = start(s, o, &r, err);
+    atomic_store(&s->survey_draw.refused, 0);
+    td_status_t st = make_room(s, o, a, err);
+    if (st == TD_OK) st = start(s, o, &r, err);
     if (st == TD_OK) st = td_survey_make(s, o, &r->payload_draw.charge, td_heap_alloc(r->heap), &v, err);
     if (st == TD_OK) {
         atomic_store(o->done, 0);
         atomic_store(o->total, v.file_bytes);
-        st = load(s, o, r, &v, trust, err);
+        st = load(s, o, r, &v, a, err);
     }
     td_survey_end(&v);
     if (r) st = tell_budget(s, o, r, st, err);
@@ -226,12 +245,16 @@ static td_status_t attempt(td_store_t *s, const td_load_order_t *o, bool *trust,
     return TD_OK;
 }
 
+/* What seemed to be there already may not have been, and the estimate may have been too low: then again, with the need
+ * of all of it and some more. */
 td_status_t td_resident_create(td_store_t *s, const td_load_order_t *o, td_resident_t **out, td_err_t *err) {
-    bool trust = true;
-    td_status_t st = attempt(s, o, &trust, out, err);
-    if (st != TD_LIMIT || !trust) return st;
-    trust = false;
-    return attempt(s, o, &trust, out, err);
+    attempt_t a = {.trust = true};
+    td_status_t st = try_once(s, o, &a, out, err);
+    for (uint64_t slack = 1 << 20; st == TD_LIMIT && !a.refused && slack <= 16 << 20; slack *= 4) {
+        a = (attempt_t){.slack = slack};
+        st = try_once(s, o, &a, out, err);
+    }
+    return st;
 }
 
 void td_resident_destroy(td_resident_t *r) {

@@ -207,6 +207,7 @@ typedef struct td_pending { /* a command's share in a version */
     td_command_t *command;
     td_version_t *version;
     bool unload; /* done when the version has no resident, else when it has no task */
+    bool overtaken; /* an unload: a load has begun since; done when what it told to go has gone */
     struct td_pending *next;
 } td_pending_t;
 

@@ -50,7 +50,7 @@ class Model:
             t = triton.InferInput(n, list(value.shape), triton_type(value.dtype))
             t.set_data_from_numpy(value)
             given.append(t)
-        r = client.infer(name, given, model_version=version, client_timeout=timeout)
+        r = client.infer(name, given, model_version=version, client_timeout=timeout or 60)
         outputs = r.get_response().outputs
         return all(np.array_equal(r.as_numpy(o.name), self.expect[str(i)]) for i, o in enumerate(outputs))
 

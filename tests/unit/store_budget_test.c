@@ -125,6 +125,33 @@ START_TEST(a_start_does_not_evict) {
 }
 END_TEST
 
+/* A budget so small that even finding out needs room that others have. */
+START_TEST(small_budgets_swap_too) {
+    td_err_t err = {0};
+    for (int i = 0; i < 6; i++) {
+        char where[32];
+        snprintf(where, sizeof where, "m%d/1", i);
+        put("constant_0", where, NULL);
+        snprintf(where, sizeof where, "m%d/model.yaml", i);
+        make_file(where, "load: on_demand\n");
+    }
+    uint64_t one = size_of("constant_0");
+    for (uint64_t room = 2 * one; room < 5 * one; room += one / 3) {
+        td_store_t *s = open_with((td_store_opts_t){.host_bytes = room});
+        int fine = 0;
+        for (int i = 0; i < 12; i++) {
+            err.text[0] = 0;
+            td_status_t st = use(s, i % 6, &err);
+            ck_assert_msg(st == TD_OK || (st == TD_LIMIT && strstr(err.text, "budget")), "%llu: %s", (unsigned long long)room, err.text);
+            fine += st == TD_OK;
+        }
+        ck_assert_msg(fine == 0 || fine == 12, "%d of 12 in %llu", fine, (unsigned long long)room);
+        ck_assert_uint_le(td_budget_totals(td_store_budget(s), 0).peak, room);
+        td_store_close(s);
+    }
+}
+END_TEST
+
 START_TEST(a_swap_keeps_what_serves) {
     uint64_t one = size_of("big");
     put("big", "m/1", NULL);
@@ -207,6 +234,7 @@ int main(void) {
     tcase_add_test(c, used_pinned_and_preferred_models_stay);
     tcase_add_test(c, a_plan_that_cannot_succeed_evicts_nothing);
     tcase_add_test(c, a_start_does_not_evict);
+    tcase_add_test(c, small_budgets_swap_too);
     tcase_add_test(c, a_swap_keeps_what_serves);
     tcase_add_test(c, equal_constants_are_there_once);
     tcase_add_test(c, everything_comes_back);
