@@ -41,6 +41,7 @@ void td_load_queue(td_store_t *s, td_version_t *v, bool may_evict, bool commande
     td_task_t *t = &v->task;
     if (v->has_task) {
         t->may_evict |= may_evict;
+        t->again |= t->running && atomic_load(&t->cancel);
         if (t->running || (t->commanded || !commanded)) return;
         take_out(s, t);
         t->commanded = true;
@@ -61,6 +62,7 @@ void td_load_queue(td_store_t *s, td_version_t *v, bool may_evict, bool commande
 void td_load_unqueue(td_store_t *s, td_version_t *v) {
     if (!v->has_task) return;
     atomic_store(&v->task.cancel, 1);
+    v->task.again = false;
     if (v->task.running || !take_out(s, &v->task)) return;
     v->has_task = false;
     td_version_set_state(v);
@@ -182,6 +184,11 @@ static void run_load(td_store_t *s, td_version_t *v) { /* lock held, and when it
         td_resident_destroy(r);
         st = td_fail(&err, TD_CANCELLED, "the load was cancelled");
         pthread_mutex_lock(&s->lock);
+    }
+    if (st == TD_CANCELLED && v->task.again && !s->closing) {
+        v->has_task = false;
+        td_load_queue(s, v, v->task.may_evict, v->task.commanded);
+        return;
     }
     td_want_t *waited = loaded(s, v, o.stamp, r, st, &err);
     pthread_mutex_unlock(&s->lock);

@@ -153,6 +153,7 @@ typedef struct td_task {
     uint32_t priority;
     uint64_t order;
     bool running, may_evict;
+    bool again; /* it was cancelled while it ran, and has been asked for since */
     bool commanded; /* some command asked for it; else a request or the store itself */
     uint64_t deadline_ns; /* of the commands that asked for it, the last; 0: none */
     _Atomic(int) cancel;
