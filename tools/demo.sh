@@ -20,6 +20,7 @@ trap finish EXIT
 
 cat >"$run/thunkd.yaml" <<YAML
 socket: $run/thunkd.sock
+admin_socket: ""
 store: $PWD/samples/store
 device: host
 YAML
