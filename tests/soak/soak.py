@@ -107,7 +107,7 @@ def evict(work, scale):
     d = Daemon(store=store, threads=2, queue_depth=256)
     probe = triton.InferenceServerClient(d.target)
     models[0].ask(probe, "m0")
-    one = next(m for m in ctl(d, "ls")["models"] if m["name"] == "m0")["bytes"]
+    one = next(m for m in ctl(d, "ls")["models"] if m["name"] == "m0")["charged_bytes"]
     d.close()
     limit = int(7.5 * one)
     d = Daemon(store={"path": str(store), "budget": {"host": limit}}, threads=2, queue_depth=256)
@@ -127,7 +127,7 @@ def evict(work, scale):
                             wrong.append(i)
                 except triton.InferenceServerException as e:
                     with lock:
-                        if "RESOURCE_EXHAUSTED" in str(e.status()) and "budget" in e.message() or "are free" in e.message():
+                        if "RESOURCE_EXHAUSTED" in str(e.status()) and "budget" in e.message():
                             refused[0] += 1
                         else:
                             failed.append(f"{e.status()}: {e.message()}")
