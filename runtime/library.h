@@ -25,6 +25,13 @@ typedef enum td_epilogue {
     TD_EPI_BIAS_SILU_AUX = 11
 } td_epilogue_t;
 
+/* How a product may be computed: the type of its sums, and whether its inputs may be rounded further (numbers of
+ * BlasComputationTypeProto). */
+typedef enum td_compute {
+    TD_COMPUTE_F16 = 1, TD_COMPUTE_F32 = 2, TD_COMPUTE_F64 = 3, TD_COMPUTE_S32 = 4, TD_COMPUTE_F32_BY_F16 = 5,
+    TD_COMPUTE_F32_BY_BF16 = 6, TD_COMPUTE_F32_BY_TF32 = 7
+} td_compute_t;
+
 /* D = d_scale * epilogue(alpha * a_scale * b_scale * A x B + beta * c_scale * C + bias), rounded once; amax = the
  * largest |value| before d_scale. The bias runs along D's fastest dimension. C may be D. Buffers of the launch, in
  * order: a, b, c, d, then bias, a_scale, b_scale, c_scale, d_scale, aux, amax as the has_ flags say. Scales and amax
@@ -40,6 +47,11 @@ typedef struct td_gemm_desc {
     td_type_t bias_type; /* TD_TYPE_INVALID: that of D */
     int64_t scale_block; /* 0: scales are scalars */
     td_type_t scale_type;
+    /* The compiler's choices for a GPU; others may compute better. */
+    td_compute_t compute; /* 0: not given */
+    bool fast_sums;       /* sums of 8-bit floats may be less exact */
+    int64_t algorithm;    /* number in the library's list of choices; 0: the first */
+    uint64_t workspace;   /* bytes that the list was made with; 0: not given */
 } td_gemm_desc_t;
 
 /* Layer norm of rows x cols. Buffers: x, scale, bias, y, and with training the rows' means and

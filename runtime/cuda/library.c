@@ -2,11 +2,13 @@
 /* Library operations, each by a library of its own that is loaded when a program needs it. */
 #include "runtime/cuda/library.h"
 
+#include "runtime/cuda/blas.h"
+
 static const struct {
     td_cuda_lower_fn lower; /* NULL: this build does not have it */
     const char *op, *library;
 } rows[TD_LIBRARY_OP_COUNT] = {
-    [TD_OP_GEMM] = {NULL, "matrix products", "cuBLASLt"},
+    [TD_OP_GEMM] = {td_cuda_gemm_lower, "matrix products", "cuBLASLt"},
     [TD_OP_NORM] = {NULL, "normalisations", "cuDNN"},
     [TD_OP_CONV] = {NULL, "convolutions", "cuDNN"},
     [TD_OP_FFT] = {td_cuda_fft_lower, "Fourier transforms", "cuFFT"},
