@@ -101,6 +101,7 @@ FAKE_LIBS += $(B)/fakecuda/$(1)
 $(B)/fakecuda/$(1): $(call obj,$(2)) $(B)/fakecuda/libcuda.so.1 $(B)/libthunk.a
 	$$(Q)$$(CC) -shared $$(LDFLAGS) -Wl,-soname,$(1) -Wl,--no-undefined -Wl,--exclude-libs,ALL -Wl,-rpath,'$$$$ORIGIN' -Wl,-z,nodelete -o $$@ $$^ $$(LDLIBS)
 endef
+$(eval $(call fake_lib,libcublas.so.13,tests/fakecuda/lib_blas.c))
 $(eval $(call fake_lib,libcublasLt.so.13,tests/fakecuda/lib_blaslt.c tests/fakecuda/lib_blaslt_run.c))
 $(B)/tests/cuda_test $(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
 

@@ -133,13 +133,18 @@ typedef struct cublasContext *cublasHandle_t;
 typedef struct td_blas {
     TD_BLAS_SYMBOLS(TD_CUDA_LIB_MEMBER)
     cublasHandle_t handle;
-    pthread_mutex_t lock; /* from setting the handle's stream and workspace to the call that uses them */
-    CUmodule module;      /* kernels of our own */
-    CUfunction pointers;  /* blas.c */
+    pthread_mutex_t lock; /* from td_blas_begin to td_blas_end */
 } td_blas_t;
 
 td_status_t td_blaslt_get(td_cuda_device_t *d, td_blaslt_t **out, td_err_t *err);
 td_status_t td_blas_get(td_cuda_device_t *d, const char *what, td_blas_t **out, td_err_t *err);
+/* Takes the handle for calls on that stream, with a workspace that belongs to it until they are done; td_blas_end after
+ * the last one, also when they fail, but not when td_blas_begin did. The workspace lies at a multiple of 256 bytes. */
+enum { TD_BLAS_WORKSPACE = 4 << 20, TD_BLAS_WORKSPACE_ALIGNMENT = 256 };
+td_status_t td_blas_begin(td_blas_t *b, td_stream_t *s, void *workspace, const char *what, td_err_t *err);
+void td_blas_end(td_blas_t *b);
+#define TD_BLAS(b, what, err, name, ...) td_blas_call((b), (b)->name(__VA_ARGS__), #name, (what), (err))
+td_status_t td_blas_call(const td_blas_t *b, cublasStatus_t r, const char *call, const char *what, td_err_t *err);
 /* TD_OK for success; else "what: call: NAME (n)", TD_NOMEM, TD_UNSUPPORTED or TD_DEVICE. name: what the library calls it. */
 td_status_t td_blas_check(cublasStatus_t r, const char *name, const char *call, const char *what, td_err_t *err);
 

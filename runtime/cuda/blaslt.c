@@ -11,18 +11,6 @@
 enum { VERSION_LEAST = 120000 }; /* 10000 * major + 100 * minor; 12.0 is the first that CUDA 12 has */
 
 /* ---- the library ---- */
-static td_status_t status_of(cublasStatus_t r) {
-    switch (r) {
-    case CUBLAS_STATUS_ALLOC_FAILED: return TD_NOMEM;
-    case CUBLAS_STATUS_ARCH_MISMATCH: case CUBLAS_STATUS_NOT_SUPPORTED: return TD_UNSUPPORTED;
-    default: return TD_DEVICE;
-    }
-}
-td_status_t td_blas_check(cublasStatus_t r, const char *name, const char *call, const char *what, td_err_t *err) {
-    if (!r) return TD_OK;
-    return td_fail(err, status_of(r), "%s: %s: %s (%d)", what, call, name ? name : "an error without a name", r);
-}
-
 extern const td_cuda_lib_t td_blaslt_lib;
 static td_status_t start(td_cuda_device_t *d, void *lib, const char *file, td_err_t *err) {
     td_blaslt_t *lt = lib;

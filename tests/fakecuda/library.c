@@ -114,6 +114,14 @@ CUresult fk_library_enqueue(CUstream stream, const char *who, const fk_range_t *
     return fk_issue(s, &op->op);
 }
 
+void *fk_library_memory(uint64_t addr, uint64_t bytes, const char *who) {
+    pthread_mutex_lock(&fk_lock);
+    fk_mem_t *m = fk_mem_find(addr, bytes, who);
+    void *p = m ? fk_mem_at(m, addr) : NULL;
+    pthread_mutex_unlock(&fk_lock);
+    return p;
+}
+
 /* ---- the host device ---- */
 static td_device_t *host;
 static td_err_t host_error;
