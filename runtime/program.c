@@ -100,7 +100,7 @@ static void release(td_program_t *p, const td_seq_t *s) {
     }
 }
 
-/* A literal's bytes as a payload, one reference; NULL for what is so small that it goes into the program's own block. */
+/* A literal's bytes as a payload, one reference; NULL: so small that it goes into the program's own block. */
 static td_status_t payload_of(td_program_t *p, const td_literal_t *l, const td_payload_t **out, td_err_t *err) {
     td_payload_table_t *t = td_constants_payloads(p->constants);
     *out = NULL;
@@ -133,7 +133,8 @@ static td_status_t inline_constants(td_program_t *p, const td_module_t *m, td_er
     td_stream_t *q = NULL;
     uint64_t at = 0;
     if (!p->layout.inline_bytes) return TD_OK;
-    td_status_t st = td_device_take(p->dev, p->charge, p->layout.inline_bytes, "small constants", &p->inline_memory, err);
+    td_status_t st =
+        td_device_take(p->dev, p->charge, p->layout.inline_bytes, "small constants", &p->inline_memory, err);
     uint8_t *host = st ? NULL : p->alloc->get(p->alloc->ctx, (size_t)p->layout.inline_bytes, 64);
     if (!st && !host) st = td_fail(err, TD_NOMEM, "out of memory");
     if (st) return st;
@@ -195,8 +196,8 @@ static td_status_t create(td_program_t *p, const td_module_t *m, const bool *sta
     p->input_direct = TD_NEW_N(a, bool, p->n_inputs);
     p->state_only = TD_NEW_N(a, bool, p->n_inputs);
     p->name = td_arena_strndup(a, m->hlo->name, strlen(m->hlo->name));
-    if (!p->slots || !p->inputs || !p->outputs || !p->input_slot || !p->output_slot || !p->input_direct || !p->state_only ||
-        !p->name)
+    if (!p->slots || !p->inputs || !p->outputs || !p->input_slot || !p->output_slot || !p->input_direct ||
+        !p->state_only || !p->name)
         return td_arena_fail(a, err);
     if (states && p->n_inputs) memcpy(p->state_only, states, p->n_inputs * sizeof *states);
     for (uint32_t i = 0; i < p->n_inputs; i++) {
@@ -258,7 +259,9 @@ uint32_t td_program_output_count(const td_program_t *p) { return p->n_outputs; }
 const td_io_t *td_program_input(const td_program_t *p, uint32_t i) { return i < p->n_inputs ? &p->inputs[i] : NULL; }
 const td_io_t *td_program_output(const td_program_t *p, uint32_t i) { return i < p->n_outputs ? &p->outputs[i] : NULL; }
 const char *td_program_name(const td_program_t *p) { return p->name; }
-uint64_t td_program_bytes(const td_program_t *p) { return sizeof *p + p->arena.reserved_bytes + p->layout.inline_bytes + p->made_bytes; }
+uint64_t td_program_bytes(const td_program_t *p) {
+    return sizeof *p + p->arena.reserved_bytes + p->layout.inline_bytes + p->made_bytes;
+}
 uint64_t td_program_constant_bytes(const td_program_t *p) { return p->layout.constant_bytes; }
 uint64_t td_program_binding_bytes(const td_program_t *p) {
     uint64_t sum = p->layout.block_bytes + p->layout.convert_bytes + p->layout.stage_bytes + 1024;

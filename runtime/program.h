@@ -37,7 +37,7 @@ td_status_t td_module_check_calls(const td_module_t *m, td_device_t *dev, td_err
 typedef struct td_program_opts {
     td_device_t *dev;
     const td_alloc_t *alloc;    /* NULL: the heap */
-    td_constants_t *constants;  /* of the device, with the artifact's payload table; NULL: a table of the program's own */
+    td_constants_t *constants;  /* of the device, with the artifact's payload table; NULL: one of the program's own */
     const td_charge_t *charge;  /* asked before the program, or a binding of it, takes memory of the device: blocks,
                                  * scratch, what td_program_bind makes. Shared constants are charged to their table.
                                  * TD_LIMIT when it refuses. NULL: no budget */
@@ -58,9 +58,9 @@ uint64_t td_program_bytes(const td_program_t *p);
 uint64_t td_program_constant_bytes(const td_program_t *p);
 uint64_t td_program_binding_bytes(const td_program_t *p);
 
-/* Before any binding, at most once: the inputs with fixed[i] set (none that is a state) will be these in every run, and their memory
- * stays as it is while the program lives (td_program_run still gets their addresses). What depends on them alone
- * is computed now and kept; arguments that kernels want in a form of their own are brought into it. Adds to
+/* Before any binding, at most once: the inputs with fixed[i] set (none that is a state) will be these in every run,
+ * and their memory stays as it is while the program lives (td_program_run still gets their addresses). What depends
+ * on them alone is computed now and kept; arguments that kernels want in a form of their own are brought into it. Adds to
  * td_program_bytes. After an error the program can only be destroyed. */
 td_status_t td_program_bind(td_program_t *p, const void *const *inputs, const bool *fixed, td_err_t *err);
 
@@ -86,8 +86,8 @@ uint64_t td_io_align(const td_shape_t *s);
 
 /* Runs once, synchronously. inputs[i]: host-side tensor of parameter i (td_io_host_bytes bytes, aligned as
  * td_io_align says, for it may be used in place); never written. outputs[i] receives the address of a
- * host-side tensor valid until the binding runs again or is destroyed. cancel (may be NULL): set non-zero from any thread to stop between
- * thunks (TD_CANCELLED). Allocates nothing. */
+ * host-side tensor valid until the binding runs again or is destroyed. cancel (may be NULL): set non-zero from any
+ * thread to stop between thunks (TD_CANCELLED). Allocates nothing. */
 td_status_t td_program_run(td_binding_t *b, const void *const *inputs, const void **outputs,
                            const _Atomic(int) *cancel, td_err_t *err);
 
