@@ -37,6 +37,7 @@ typedef struct td_cuda_device {
     pthread_mutex_t lib_lock;
     td_cuda_lib_open_t *libs; /* lib.h: those that programs have needed */
     CUmodule own;             /* own.h; under lib_lock; NULL until then */
+    td_device_t *host;        /* on_host.c; under lib_lock; NULL until then */
     atomic_bool poisoned;
     td_err_t cause;
 } td_cuda_device_t;

@@ -91,6 +91,7 @@ static void destroy(td_device_t *dev) {
         d->cu.cuCtxSynchronize();
         td_cuda_libs_close(d);
         if (d->own) d->cu.cuModuleUnload(d->own);
+        td_device_destroy(d->host);
         while (d->modules) td_cuda_module_put(d, d->modules); /* there are none when all programs are gone */
         td_cuda_pool_destroy(d);
         td_cuda_leave(d);
