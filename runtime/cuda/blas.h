@@ -68,8 +68,10 @@ enum { /* cublasLtMatmulDescAttributes_t */
     CUBLASLT_MATMUL_DESC_B_SCALE_MODE = 32,
 };
 enum { CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3 = 1, CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0 = 2 };
-enum { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_RELU = 2, CUBLASLT_EPILOGUE_BIAS = 4, CUBLASLT_EPILOGUE_GELU = 32,
-    CUBLASLT_EPILOGUE_AUX = 128 }; /* the others are sums of these */
+enum { /* the other epilogues are sums of these */
+    CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_RELU = 2, CUBLASLT_EPILOGUE_BIAS = 4, CUBLASLT_EPILOGUE_GELU = 32,
+    CUBLASLT_EPILOGUE_AUX = 128
+};
 enum { /* cublasLtMatmulPreferenceAttributes_t */
     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1, /* uint64_t */
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5, /* uint32_t; B 6, C 7, D 8 */
@@ -110,8 +112,9 @@ typedef struct td_blaslt { /* thread: any for all that it holds */
 
 /* ---- cuBLAS ---- */
 typedef struct cublasContext *cublasHandle_t;
-#define TD_BLAS_TRSM (cublasHandle_t handle, int side, int uplo, int trans, int diag, int m, int n, const void *alpha,  \
-                      const void *a, int lda, void *b, int ldb)
+#define TD_BLAS_TRSM                                                                                                   \
+    (cublasHandle_t handle, int side, int uplo, int trans, int diag, int m, int n, const void *alpha, const void *a,   \
+     int lda, void *b, int ldb)
 #define TD_BLAS_TRSM_BATCHED (cublasHandle_t handle, int side, int uplo, int trans, int diag, int m, int n,            \
                               const void *alpha, const void *const *a, int lda, void *const *b, int ldb, int batch)
 #define TD_BLAS_SYMBOLS(X)                                                                                             \
@@ -145,7 +148,8 @@ td_status_t td_blas_begin(td_blas_t *b, td_stream_t *s, void *workspace, const c
 void td_blas_end(td_blas_t *b);
 #define TD_BLAS(b, what, err, name, ...) td_blas_call((b), (b)->name(__VA_ARGS__), #name, (what), (err))
 td_status_t td_blas_call(const td_blas_t *b, cublasStatus_t r, const char *call, const char *what, td_err_t *err);
-/* TD_OK for success; else "what: call: NAME (n)", TD_NOMEM, TD_UNSUPPORTED or TD_DEVICE. name: what the library calls it. */
+/* TD_OK for success; else "what: call: NAME (n)", TD_NOMEM, TD_UNSUPPORTED or TD_DEVICE. name: the
+ * library's of r. */
 td_status_t td_blas_check(cublasStatus_t r, const char *name, const char *call, const char *what, td_err_t *err);
 
 td_status_t td_cuda_gemm_lower(td_cuda_device_t *d, const void *desc, td_arena_t *arena, td_kernel_t **out,

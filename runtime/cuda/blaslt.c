@@ -45,8 +45,8 @@ td_status_t td_blaslt_get(td_cuda_device_t *d, td_blaslt_t **out, td_err_t *err)
 static td_status_t set_pointers(const td_cuda_gemm_t *g, void *const *bufs, td_err_t *err) {
     td_status_t st = TD_OK;
     for (uint32_t i = 0; i < g->n_pointers && !st; i++)
-        st = TD_LT(g, err, cublasLtMatmulDescSetAttribute, g->desc, g->pointers[i].attribute, &bufs[g->pointers[i].buffer],
-                   sizeof(void *));
+        st = TD_LT(g, err, cublasLtMatmulDescSetAttribute, g->desc, g->pointers[i].attribute,
+                   &bufs[g->pointers[i].buffer], sizeof(void *));
     return st;
 }
 
@@ -59,15 +59,20 @@ static bool aligned(const td_cuda_gemm_t *g, void *const *bufs) {
 static td_status_t multiply(td_stream_t *s, const td_cuda_gemm_t *g, void *const *bufs, void *scratch, td_err_t *err) {
     const td_gemm_choice_t *c = &g->choices[aligned(g, bufs) ? 0 : 1];
     if (!c->valid)
-        return td_fail(err, TD_UNSUPPORTED, "%s: cuBLASLt takes these matrices only at multiples of %d bytes; they lie at %p, "
-                       "%p, %p", g->text, TD_GEMM_ALIGNMENT, bufs[0], bufs[1], bufs[3]);
-    void *workspace = (void *)(((uintptr_t)scratch + TD_GEMM_WORKSPACE_ALIGNMENT - 1) & ~(uintptr_t)(TD_GEMM_WORKSPACE_ALIGNMENT - 1));
+        return td_fail(err, TD_UNSUPPORTED,
+                       "%s: cuBLASLt takes these matrices only at multiples of %d bytes; they lie at %p, "
+                       "%p, %p",
+                       g->text, TD_GEMM_ALIGNMENT, bufs[0], bufs[1], bufs[3]);
+    void *workspace = (void *)(((uintptr_t)scratch + TD_GEMM_WORKSPACE_ALIGNMENT - 1) &
+                               ~(uintptr_t)(TD_GEMM_WORKSPACE_ALIGNMENT - 1));
     return TD_LT(g, err, cublasLtMatmul, g->lt->handle, g->desc, g->alpha, bufs[g->operands[0]], g->layouts[0],
                  bufs[g->operands[1]], g->layouts[1], g->beta, g->reads_c ? bufs[2] : NULL, g->layouts[2], bufs[3],
-                 g->layouts[3], &c->algo, c->workspace ? workspace : NULL, c->workspace, ((td_cuda_stream_t *)s)->handle);
+                 g->layouts[3], &c->algo, c->workspace ? workspace : NULL, c->workspace,
+                 ((td_cuda_stream_t *)s)->handle);
 }
 
-static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     td_cuda_gemm_t *g = (td_cuda_gemm_t *)(uintptr_t)k; /* its lock changes */
     if (n != g->n_bufs) return td_fail(err, TD_INTERNAL, "%s: %u buffers instead of %u", g->text, n, g->n_bufs);
     if (g->empty) return g->amax ? td_cuda_memset32(s, bufs[g->amax], 0, 4, err) : TD_OK;

@@ -218,10 +218,13 @@ static td_status_t extras(td_cuda_gemm_t *g, const td_gemm_desc_t *d, td_err_t *
 }
 
 /* ---- algorithms ---- */
-static td_status_t prefer(const td_cuda_gemm_t *g, const td_gemm_desc_t *d, bool any, cublasLtMatmulPreference_t p, td_err_t *err) {
-    const td_matrix_t *m[] = {g->operands[0] ? &d->b : &d->a, g->operands[0] ? &d->a : &d->b, g->reads_c ? &d->c : &d->d, &d->d};
+static td_status_t prefer(const td_cuda_gemm_t *g, const td_gemm_desc_t *d, bool any, cublasLtMatmulPreference_t p,
+                          td_err_t *err) {
+    const td_matrix_t *m[] = {g->operands[0] ? &d->b : &d->a, g->operands[0] ? &d->a : &d->b,
+                              g->reads_c ? &d->c : &d->d, &d->d};
     uint64_t most = d->workspace ? d->workspace : g->device->major >= HOPPER ? WORKSPACE_HOPPER : WORKSPACE;
-    td_status_t st = TD_LT(g, err, cublasLtMatmulPreferenceSetAttribute, p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
+    td_status_t st = TD_LT(g, err, cublasLtMatmulPreferenceSetAttribute, p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                           &most, sizeof most);
     for (int i = 0; i < 4 && !st; i++) {
         uint32_t alignment = any ? (uint32_t)(td_type_bits(m[i]->type) + 7) / 8 : TD_GEMM_ALIGNMENT;
         st = TD_LT(g, err, cublasLtMatmulPreferenceSetAttribute, p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i,
@@ -232,7 +235,8 @@ static td_status_t prefer(const td_cuda_gemm_t *g, const td_gemm_desc_t *d, bool
 
 /* The compiler's choice by its number among those that work, else the first. The list is another one with another
  * version of the library, so a number behind its end counts as none. */
-static td_status_t pick(const td_cuda_gemm_t *g, const td_gemm_desc_t *d, cublasLtMatmulPreference_t p, td_gemm_choice_t *out, td_err_t *err) {
+static td_status_t pick(const td_cuda_gemm_t *g, const td_gemm_desc_t *d, cublasLtMatmulPreference_t p,
+                        td_gemm_choice_t *out, td_err_t *err) {
     cublasLtMatmulHeuristicResult_t v[REQUEST_NUMBER];
     int n = 0;
     int64_t good = 0;
@@ -247,7 +251,8 @@ static td_status_t pick(const td_cuda_gemm_t *g, const td_gemm_desc_t *d, cublas
         if (good++ == d->algorithm) break;
     }
     if (st || out->valid) return st;
-    return td_fail(err, TD_UNSUPPORTED, "%s: none of cuBLASLt's %d algorithms works on %s", g->text, n, g->device->name);
+    return td_fail(err, TD_UNSUPPORTED, "%s: none of cuBLASLt's %d algorithms works on %s", g->text, n,
+                   g->device->name);
 }
 
 static td_status_t choose(td_cuda_gemm_t *g, const td_gemm_desc_t *d, bool any, td_err_t *err) {
@@ -281,7 +286,8 @@ td_status_t td_cuda_gemm_plan(td_cuda_gemm_t *g, const td_gemm_desc_t *d, td_err
     td_status_t st = sizes(g, d, err);
     if (st) return st;
     if (g->empty) { /* only its largest value is written */
-        g->n_bufs = 4u + d->has_bias + d->has_a_scale + d->has_b_scale + d->has_c_scale + d->has_d_scale + d->has_aux + d->has_amax;
+        g->n_bufs = 4u + d->has_bias + d->has_a_scale + d->has_b_scale + d->has_c_scale + d->has_d_scale + d->has_aux +
+                    d->has_amax;
         g->amax = d->has_amax ? g->n_bufs - 1 : 0;
         return TD_OK;
     }

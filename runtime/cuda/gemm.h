@@ -33,7 +33,8 @@ typedef struct td_cuda_gemm {
 } td_cuda_gemm_t;
 
 #define TD_LT(g, err, name, ...) td_cuda_gemm_check((g), (g)->lt->name(__VA_ARGS__), #name, (err))
-static inline td_status_t td_cuda_gemm_check(const td_cuda_gemm_t *g, cublasStatus_t r, const char *call, td_err_t *err) {
+static inline td_status_t td_cuda_gemm_check(const td_cuda_gemm_t *g, cublasStatus_t r, const char *call,
+                                             td_err_t *err) {
     return r ? td_blas_check(r, g->lt->cublasLtGetStatusName(r), call, g->text, err) : TD_OK;
 }
 

@@ -26,7 +26,8 @@ typedef struct triangular {
 } triangular_t;
 
 /* ---- launch ---- */
-static td_status_t write_pointers(td_stream_t *s, const triangular_t *t, void *to, void *first, uint64_t step, td_err_t *err) {
+static td_status_t write_pointers(td_stream_t *s, const triangular_t *t, void *to, void *first, uint64_t step,
+                                  td_err_t *err) {
     uint64_t n = (uint64_t)t->batch;
     void *params[] = {&to, &first, &step, &n};
     return td_cuda_own_launch(s, t->pointers, n, params, t->text, err);
@@ -49,22 +50,28 @@ static td_status_t solve(td_stream_t *s, const triangular_t *t, void *const *buf
     return td_blas_call(t->blas, r, t->call, t->text, err);
 }
 
-static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     const triangular_t *t = (const triangular_t *)k;
     if (n != 2) return td_fail(err, TD_INTERNAL, "%s: %u buffers instead of 2", t->text, n);
     if (!t->batch) return TD_OK;
-    uintptr_t at = ((uintptr_t)scratch + TD_BLAS_WORKSPACE_ALIGNMENT - 1) & ~(uintptr_t)(TD_BLAS_WORKSPACE_ALIGNMENT - 1);
+    uintptr_t at =
+        ((uintptr_t)scratch + TD_BLAS_WORKSPACE_ALIGNMENT - 1) & ~(uintptr_t)(TD_BLAS_WORKSPACE_ALIGNMENT - 1);
     return solve(s, t, bufs, (char *)at, err);
 }
 
 /* ---- lowering ---- */
 static void functions(triangular_t *t, td_type_t type) {
-    static const struct { const char *one, *many; } names[] = {
-        {"cublasStrsm", "cublasStrsmBatched"}, {"cublasDtrsm", "cublasDtrsmBatched"}, {"cublasCtrsm", "cublasCtrsmBatched"},
-        {"cublasZtrsm", "cublasZtrsmBatched"}};
+    static const struct {
+        const char *one, *many;
+    } names[] = {{"cublasStrsm", "cublasStrsmBatched"},
+                 {"cublasDtrsm", "cublasDtrsmBatched"},
+                 {"cublasCtrsm", "cublasCtrsmBatched"},
+                 {"cublasZtrsm", "cublasZtrsmBatched"}};
     const td_blas_t *b = t->blas;
     const trsm_fn one[] = {b->cublasStrsm_v2, b->cublasDtrsm_v2, b->cublasCtrsm_v2, b->cublasZtrsm_v2};
-    const batched_fn many[] = {b->cublasStrsmBatched, b->cublasDtrsmBatched, b->cublasCtrsmBatched, b->cublasZtrsmBatched};
+    const batched_fn many[] = {b->cublasStrsmBatched, b->cublasDtrsmBatched, b->cublasCtrsmBatched,
+                               b->cublasZtrsmBatched};
     const float f = 1;
     const double v = 1;
     int i = type == TD_F32 ? 0 : type == TD_F64 ? 1 : type == TD_C64 ? 2 : 3;
@@ -81,7 +88,8 @@ static td_status_t check(const triangular_t *t, const td_triangular_desc_t *d, t
     if (d->transpose < TD_TRANSPOSE_NONE || d->transpose > TD_TRANSPOSE_ADJOINT)
         return td_fail(err, TD_UNSUPPORTED, "%s with transpose_a %d", t->text, (int)d->transpose);
     if (d->m < 0 || d->n < 0 || d->batch < 0 || d->m > INT_MAX || d->n > INT_MAX || d->batch > INT_MAX ||
-        !td_mul_u64(side * side, td_type_bytes(d->type), &x) || !td_mul_u64((uint64_t)d->m * (uint64_t)d->n, td_type_bytes(d->type), &x))
+        !td_mul_u64(side * side, td_type_bytes(d->type), &x) ||
+        !td_mul_u64((uint64_t)d->m * (uint64_t)d->n, td_type_bytes(d->type), &x))
         return td_fail(err, TD_LIMIT, "%s: too large", t->text);
     return TD_OK;
 }

@@ -71,7 +71,8 @@ static CUresult run(const void *args, void *const *memory) {
         void *bufs[2];
         for (int k = 0; k < 2; k++) {
             memcpy(&at[k], (char *)memory[k] + 8 * i, 8);
-            bufs[k] = fk_library_memory(at[k], k ? w->b_bytes : w->a_bytes, k ? "B of trsmBatched" : "A of trsmBatched");
+            bufs[k] =
+                fk_library_memory(at[k], k ? w->b_bytes : w->a_bytes, k ? "B of trsmBatched" : "A of trsmBatched");
             if (!bufs[k]) return CUDA_ERROR_ILLEGAL_ADDRESS;
         }
         r = fk_host_run("trsmBatched", TD_OP_TRIANGULAR_SOLVE, &w->d, bufs);
@@ -96,21 +97,32 @@ static cublasStatus_t trsm(td_type_t type, cublasHandle_t handle, int side, int 
     const handle_t *h = fk_library_get(handle, HANDLE);
     int wide = side == CUBLAS_SIDE_LEFT ? m : n;
     if (!h) return CUBLAS_STATUS_INVALID_VALUE;
-    if (!h->has_stream || !h->workspace) return wrong("no stream or no workspace was set", h->has_stream, h->workspace_bytes);
-    if (m < 1 || n < 1 || side < 0 || side > 1 || uplo < 0 || uplo > 1 || diag < 0 || diag > 1 || trans < 0 || trans > 2)
+    if (!h->has_stream || !h->workspace)
+        return wrong("no stream or no workspace was set", h->has_stream, h->workspace_bytes);
+    if (m < 1 || n < 1 || side < 0 || side > 1 || uplo < 0 || uplo > 1 || diag < 0 || diag > 1 || trans < 0 ||
+        trans > 2)
         return wrong("sizes or options", (uint64_t)m, (uint64_t)n);
     if (lda != wide || ldb != m) return wrong("leading dimensions that are not dense", (uint64_t)lda, (uint64_t)ldb);
     if (!one_is_one(type, alpha)) return wrong("alpha is not 1", 0, 0);
-    work_t w = {.d = {.type = type, .left = side == CUBLAS_SIDE_LEFT, .lower = uplo == CUBLAS_FILL_MODE_LOWER,
-                      .unit_diagonal = diag == CUBLAS_DIAG_UNIT, .transpose = (td_transpose_t)(trans + 1), .m = m, .n = n, .batch = 1},
-                .batch = batch, .workspace = h->workspace_bytes};
+    work_t w = {.d = {.type = type,
+                      .left = side == CUBLAS_SIDE_LEFT,
+                      .lower = uplo == CUBLAS_FILL_MODE_LOWER,
+                      .unit_diagonal = diag == CUBLAS_DIAG_UNIT,
+                      .transpose = (td_transpose_t)(trans + 1),
+                      .m = m,
+                      .n = n,
+                      .batch = 1},
+                .batch = batch,
+                .workspace = h->workspace_bytes};
     w.a_bytes = (uint64_t)wide * (uint64_t)wide * td_type_bytes(type);
     w.b_bytes = (uint64_t)m * (uint64_t)n * td_type_bytes(type);
     uint64_t list = 8 * (uint64_t)batch;
-    fk_range_t ranges[3] = {{(uintptr_t)a, batch ? list : w.a_bytes, false}, {(uintptr_t)b, batch ? list : w.b_bytes, !batch},
+    fk_range_t ranges[3] = {{(uintptr_t)a, batch ? list : w.a_bytes, false},
+                            {(uintptr_t)b, batch ? list : w.b_bytes, !batch},
                             {(uintptr_t)h->workspace, h->workspace_bytes, true}};
-    return fk_library_enqueue(h->stream, batch ? "trsmBatched" : "trsm", ranges, 3, run, &w, sizeof w) ? CUBLAS_STATUS_EXECUTION_FAILED
-                                                                                                       : CUBLAS_STATUS_SUCCESS;
+    return fk_library_enqueue(h->stream, batch ? "trsmBatched" : "trsm", ranges, 3, run, &w, sizeof w)
+               ? CUBLAS_STATUS_EXECUTION_FAILED
+               : CUBLAS_STATUS_SUCCESS;
 }
 
 #define TRSM(letter, type)                                                                                             \

@@ -32,11 +32,12 @@ static cublasStatus_t take(void *to, size_t want, int attribute, const void *val
         memcpy(to, value, bytes);
         return CUBLAS_STATUS_SUCCESS;
     }
-    return (cublasStatus_t)fk_fault(FK_ARGUMENTS, CUBLAS_STATUS_INVALID_VALUE, "attribute %d has %zu bytes, given are %zu",
-                                    attribute, want, bytes);
+    return (cublasStatus_t)fk_fault(FK_ARGUMENTS, CUBLAS_STATUS_INVALID_VALUE,
+                                    "attribute %d has %zu bytes, given are %zu", attribute, want, bytes);
 }
 static cublasStatus_t unknown(int attribute) {
-    return (cublasStatus_t)fk_fault(FK_ARGUMENTS, CUBLAS_STATUS_INVALID_VALUE, "attribute %d is not known here", attribute);
+    return (cublasStatus_t)fk_fault(FK_ARGUMENTS, CUBLAS_STATUS_INVALID_VALUE, "attribute %d is not known here",
+                                    attribute);
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
@@ -48,11 +49,14 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
     return fk_leave(ended(handle, LT_HANDLE));
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, int type, uint64_t rows, uint64_t cols, int64_t ld) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, int type, uint64_t rows, uint64_t cols,
+                                          int64_t ld) {
     FK_ENTER(cublasLtMatrixLayoutCreate, 0);
     if (!rows || !cols || ld < (int64_t)rows)
-        return fk_leave(fk_fault(FK_ARGUMENTS, CUBLAS_STATUS_INVALID_VALUE, "a matrix of %llu rows and %llu columns with leading "
-                                 "dimension %lld", (unsigned long long)rows, (unsigned long long)cols, (long long)ld));
+        return fk_leave(fk_fault(FK_ARGUMENTS, CUBLAS_STATUS_INVALID_VALUE,
+                                 "a matrix of %llu rows and %llu columns with leading "
+                                 "dimension %lld",
+                                 (unsigned long long)rows, (unsigned long long)cols, (long long)ld));
     void *h = fk_library_new(LT_LAYOUT, sizeof(lt_layout_t));
     lt_layout_t *l = h ? fk_library_get(h, LT_LAYOUT) : NULL;
     if (l) *l = (lt_layout_t){type, 1, rows, cols, ld, 0};
@@ -62,7 +66,8 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
     FK_ENTER(cublasLtMatrixLayoutDestroy, 0);
     return fk_leave(ended(layout, LT_LAYOUT));
 }
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, int attribute, const void *value, size_t bytes) {
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, int attribute, const void *value,
+                                                size_t bytes) {
     FK_ENTER(cublasLtMatrixLayoutSetAttribute, 0);
     lt_layout_t *l = fk_library_get(layout, LT_LAYOUT);
     if (!l) return fk_leave(CUBLAS_STATUS_INVALID_VALUE);
@@ -77,7 +82,9 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, int compute_t
     FK_ENTER(cublasLtMatmulDescCreate, 0);
     void *h = fk_library_new(LT_DESC, sizeof(lt_desc_t));
     lt_desc_t *d = h ? fk_library_get(h, LT_DESC) : NULL;
-    if (d) *d = (lt_desc_t){.compute = compute_type, .scale = scale_type, .epilogue = CUBLASLT_EPILOGUE_DEFAULT, .bias_type = -1};
+    if (d)
+        *d = (lt_desc_t){
+            .compute = compute_type, .scale = scale_type, .epilogue = CUBLASLT_EPILOGUE_DEFAULT, .bias_type = -1};
     return fk_leave(made(h, out));
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
@@ -120,7 +127,8 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
     FK_ENTER(cublasLtMatmulPreferenceDestroy, 0);
     return fk_leave(ended(preference, LT_PREFERENCE));
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, int a, const void *value, size_t bytes) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, int a, const void *value,
+                                                    size_t bytes) {
     FK_ENTER(cublasLtMatmulPreferenceSetAttribute, 0);
     lt_preference_t *p = fk_library_get(preference, LT_PREFERENCE);
     if (!p) return fk_leave(CUBLAS_STATUS_INVALID_VALUE);

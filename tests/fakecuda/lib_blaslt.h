@@ -20,7 +20,16 @@ typedef struct lt_layout {
     uint64_t rows, cols;
     int64_t ld, stride;
 } lt_layout_t;
-enum { LT_BIAS, LT_A_SCALE, LT_B_SCALE, LT_C_SCALE, LT_D_SCALE, LT_AUX, LT_AMAX, LT_POINTERS }; /* as td_gemm_desc_t's buffers */
+enum {
+    LT_BIAS,
+    LT_A_SCALE,
+    LT_B_SCALE,
+    LT_C_SCALE,
+    LT_D_SCALE,
+    LT_AUX,
+    LT_AMAX,
+    LT_POINTERS
+}; /* as td_gemm_desc_t's buffers */
 typedef struct lt_desc {
     int compute, scale;
     int32_t op[2], bias_type, mode[2];

@@ -34,10 +34,12 @@ static bool is_f8(int t) { return t == CUDA_R_8F_E4M3 || t == CUDA_R_8F_E5M2; }
 
 /* ---- what the library can do ---- */
 static bool types_ok(const problem_t *p) {
-    int a = p->m[0]->type, b = p->m[1]->type, c = p->m[2]->type, d = p->m[3]->type, s = p->desc->scale, k = p->desc->compute;
+    int a = p->m[0]->type, b = p->m[1]->type, c = p->m[2]->type, d = p->m[3]->type, s = p->desc->scale,
+        k = p->desc->compute;
     bool wide = k == CUBLAS_COMPUTE_32F || (k >= CUBLAS_COMPUTE_32F_FAST_16F && k <= CUBLAS_COMPUTE_32F_FAST_TF32);
     if (is_f8(a) || is_f8(b)) {
-        if (!is_f8(a) || !is_f8(b) || (a == CUDA_R_8F_E5M2 && b == a) || k != CUBLAS_COMPUTE_32F || s != CUDA_R_32F) return false;
+        if (!is_f8(a) || !is_f8(b) || (a == CUDA_R_8F_E5M2 && b == a) || k != CUBLAS_COMPUTE_32F || s != CUDA_R_32F)
+            return false;
         if (is_f8(d)) return (c == CUDA_R_16BF || c == CUDA_R_16F) && (d == CUDA_R_8F_E4M3 || a != b);
         return c == d && (d == CUDA_R_16BF || d == CUDA_R_16F || d == CUDA_R_32F);
     }
@@ -55,7 +57,8 @@ static bool types_ok(const problem_t *p) {
 static bool f8_ok(const problem_t *p, const uint32_t *alignment) {
     if (p->desc->op[0] != CUBLAS_OP_T || p->desc->op[1] != CUBLAS_OP_N) return false;
     for (int i = 0; i < 4; i++)
-        if (p->m[i]->rows % F8_MULTIPLE || p->m[i]->ld % F8_MULTIPLE || (alignment && alignment[i] < F8_MULTIPLE)) return false;
+        if (p->m[i]->rows % F8_MULTIPLE || p->m[i]->ld % F8_MULTIPLE || (alignment && alignment[i] < F8_MULTIPLE))
+            return false;
     return true;
 }
 static bool epilogue_ok(const problem_t *p) {
@@ -69,7 +72,8 @@ static cublasStatus_t supported(const problem_t *p, const uint32_t *alignment) {
     bool f8 = is_f8(p->m[0]->type);
     if (!types_ok(p) || !epilogue_ok(p) || (f8 && !f8_ok(p, alignment)) || p->desc->mode[0] || p->desc->mode[1])
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (!f8 && (p->desc->at[LT_A_SCALE] || p->desc->at[LT_B_SCALE] || p->desc->at[LT_AMAX])) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!f8 && (p->desc->at[LT_A_SCALE] || p->desc->at[LT_B_SCALE] || p->desc->at[LT_AMAX]))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -81,14 +85,17 @@ static cublasStatus_t wrong(const char *text, uint64_t a, uint64_t b) {
 static cublasStatus_t sizes_ok(const problem_t *p) {
     const lt_layout_t *a = p->m[0], *b = p->m[1], *c = p->m[2], *d = p->m[3];
     bool ta = p->desc->op[0] != CUBLAS_OP_N, tb = p->desc->op[1] != CUBLAS_OP_N;
-    uint64_t m = ta ? a->cols : a->rows, ka = ta ? a->rows : a->cols, kb = tb ? b->cols : b->rows, n = tb ? b->rows : b->cols;
+    uint64_t m = ta ? a->cols : a->rows, ka = ta ? a->rows : a->cols, kb = tb ? b->cols : b->rows,
+             n = tb ? b->rows : b->cols;
     if (ka != kb) return wrong("A's and B's sizes along K", ka, kb);
     if (m != d->rows) return wrong("rows of A and of D", m, d->rows);
     if (n != d->cols) return wrong("columns of B and of D", n, d->cols);
     if (c->rows != d->rows || c->cols != d->cols) return wrong("rows of C and of D", c->rows, d->rows);
     for (int i = 0; i < 3; i++)
-        if (p->m[i]->batch != d->batch) return wrong("numbers of matrices", (uint64_t)p->m[i]->batch, (uint64_t)d->batch);
-    if (d->batch > 1 && d->stride <= 0) return wrong("results in one place: matrices, stride", (uint64_t)d->batch, (uint64_t)d->stride);
+        if (p->m[i]->batch != d->batch)
+            return wrong("numbers of matrices", (uint64_t)p->m[i]->batch, (uint64_t)d->batch);
+    if (d->batch > 1 && d->stride <= 0)
+        return wrong("results in one place: matrices, stride", (uint64_t)d->batch, (uint64_t)d->stride);
     return CUBLAS_STATUS_SUCCESS;
 }
 static bool gather(problem_t *p, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -115,16 +122,23 @@ static uint64_t fingerprint(const problem_t *p) {
     return h;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int requested,
                                               cublasLtMatmulHeuristicResult_t *results, int *returned) {
-    static const struct { uint64_t workspace; cublasStatus_t state; } choices[CHOICES] = {
-        {1 << 16, CUBLAS_STATUS_NOT_SUPPORTED}, {1 << 14, 0}, {0, 0}, {1 << 16, CUBLAS_STATUS_NOT_SUPPORTED}, {1 << 20, 0}};
+    static const struct {
+        uint64_t workspace; cublasStatus_t state;
+    } choices[CHOICES] = {{1 << 16, CUBLAS_STATUS_NOT_SUPPORTED},
+                          {1 << 14, 0},
+                          {0, 0},
+                          {1 << 16, CUBLAS_STATUS_NOT_SUPPORTED},
+                          {1 << 20, 0}};
     FK_ENTER(cublasLtMatmulAlgoGetHeuristic, 0);
     problem_t p = {0};
     const lt_preference_t *want = fk_library_get(preference, LT_PREFERENCE);
-    if (!fk_library_get(handle, LT_HANDLE) || !want || !gather(&p, desc, a, b, c, d)) return fk_leave(CUBLAS_STATUS_INVALID_VALUE);
+    if (!fk_library_get(handle, LT_HANDLE) || !want || !gather(&p, desc, a, b, c, d))
+        return fk_leave(CUBLAS_STATUS_INVALID_VALUE);
     cublasStatus_t r = sizes_ok(&p);
     *returned = 0;
     if (r || (r = supported(&p, want->alignment))) return fk_leave(r);
@@ -161,8 +175,13 @@ static CUresult run(const void *args, void *const *memory) {
 }
 
 static td_matrix_t matrix(const lt_layout_t *l, bool turned) {
-    return (td_matrix_t){.type = type_of(l->type), .column_major = !turned, .rows = (int64_t)(turned ? l->cols : l->rows),
-                         .cols = (int64_t)(turned ? l->rows : l->cols), .ld = l->ld, .batch = l->batch, .batch_stride = l->stride};
+    return (td_matrix_t){.type = type_of(l->type),
+                         .column_major = !turned,
+                         .rows = (int64_t)(turned ? l->cols : l->rows),
+                         .cols = (int64_t)(turned ? l->rows : l->cols),
+                         .ld = l->ld,
+                         .batch = l->batch,
+                         .batch_stride = l->stride};
 }
 static fk_range_t range(const lt_layout_t *l, const void *p, bool write) {
     uint64_t n = (uint64_t)(l->batch - 1) * (uint64_t)l->stride + (l->cols - 1) * (uint64_t)l->ld + l->rows;
@@ -202,9 +221,12 @@ static cublasStatus_t more(const problem_t *p, work_t *w, fk_range_t *ranges) {
     uint64_t element = td_type_bytes(type_of(d->bias_type < 0 ? m->type : d->bias_type));
     bool *const has[LT_POINTERS] = {&w->d.has_bias, &w->d.has_a_scale, &w->d.has_b_scale, &w->d.has_c_scale,
                                     &w->d.has_d_scale, &w->d.has_aux, &w->d.has_amax};
-    if ((d->at[LT_BIAS] != 0) != ((d->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)) return wrong("epilogue and bias", d->epilogue, d->at[LT_BIAS]);
-    if ((d->at[LT_AUX] != 0) != ((d->epilogue & CUBLASLT_EPILOGUE_AUX) != 0)) return wrong("epilogue and aux", d->epilogue, d->at[LT_AUX]);
-    if (d->at[LT_AUX] && (d->aux_ld != m->ld || (m->batch > 1 && d->aux_stride != m->stride))) return wrong("aux is not like D", (uint64_t)d->aux_ld, (uint64_t)m->ld);
+    if ((d->at[LT_BIAS] != 0) != ((d->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0))
+        return wrong("epilogue and bias", d->epilogue, d->at[LT_BIAS]);
+    if ((d->at[LT_AUX] != 0) != ((d->epilogue & CUBLASLT_EPILOGUE_AUX) != 0))
+        return wrong("epilogue and aux", d->epilogue, d->at[LT_AUX]);
+    if (d->at[LT_AUX] && (d->aux_ld != m->ld || (m->batch > 1 && d->aux_stride != m->stride)))
+        return wrong("aux is not like D", (uint64_t)d->aux_ld, (uint64_t)m->ld);
     for (int i = 0; i < LT_POINTERS; i++) {
         if (!d->at[i]) continue;
         *has[i] = true;
@@ -217,15 +239,19 @@ static cublasStatus_t more(const problem_t *p, work_t *w, fk_range_t *ranges) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t algorithm(const problem_t *p, const cublasLtMatmulAlgo_t *algo, const void *workspace, size_t bytes,
-                                const fk_range_t *ranges) {
+static cublasStatus_t algorithm(const problem_t *p, const cublasLtMatmulAlgo_t *algo, const void *workspace,
+                                size_t bytes, const fk_range_t *ranges) {
     if (!algo || algo->data[AT_MAGIC] != MAGIC) return wrong("no algorithm was chosen", 0, 0);
-    if (algo->data[AT_PROBLEM] != fingerprint(p)) return wrong("the algorithm is for another product", algo->data[AT_PROBLEM], 0);
-    if (bytes < algo->data[AT_WORKSPACE] || (bytes && !workspace)) return wrong("too small a workspace", bytes, algo->data[AT_WORKSPACE]);
-    if ((uintptr_t)workspace % 256) return wrong("the workspace does not lie at a multiple of 256", (uintptr_t)workspace, 256);
+    if (algo->data[AT_PROBLEM] != fingerprint(p))
+        return wrong("the algorithm is for another product", algo->data[AT_PROBLEM], 0);
+    if (bytes < algo->data[AT_WORKSPACE] || (bytes && !workspace))
+        return wrong("too small a workspace", bytes, algo->data[AT_WORKSPACE]);
+    if ((uintptr_t)workspace % 256)
+        return wrong("the workspace does not lie at a multiple of 256", (uintptr_t)workspace, 256);
     for (int i = 0; i < 4; i++) {
         uint64_t alignment = algo->data[AT_ALIGNMENT] >> 16 * i & 0xffff;
-        if (ranges[i].bytes && ranges[i].addr % alignment) return wrong("address and the algorithm's alignment", ranges[i].addr, alignment);
+        if (ranges[i].bytes && ranges[i].addr % alignment)
+            return wrong("address and the algorithm's alignment", ranges[i].addr, alignment);
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -247,10 +273,13 @@ static cublasStatus_t multiply(const problem_t *p, const void *alpha, const void
         if (!at[i]) return wrong("no address for matrix", (uint64_t)i, 4);
         ranges[i] = range(p->m[i], at[i], i == R_D);
     }
-    if (overlap(&ranges[R_A], &ranges[R_D]) || overlap(&ranges[R_B], &ranges[R_D])) return wrong("D lies over an operand", 0, 0);
+    if (overlap(&ranges[R_A], &ranges[R_D]) || overlap(&ranges[R_B], &ranges[R_D]))
+        return wrong("D lies over an operand", 0, 0);
     if ((r = more(p, &w, ranges)) || (r = algorithm(p, algo, workspace, bytes, ranges))) return r;
     ranges[R_WORKSPACE] = (fk_range_t){(uintptr_t)workspace, bytes, true};
-    return fk_library_enqueue(stream, "cublasLtMatmul", ranges, RANGES, run, &w, sizeof w) ? CUBLAS_STATUS_EXECUTION_FAILED : 0;
+    return fk_library_enqueue(stream, "cublasLtMatmul", ranges, RANGES, run, &w, sizeof w)
+               ? CUBLAS_STATUS_EXECUTION_FAILED
+               : 0;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
@@ -264,6 +293,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (!fk_library_get(handle, LT_HANDLE) || !gather(&p, desc, a_layout, b_layout, c_layout, d_layout))
         return fk_leave(CUBLAS_STATUS_INVALID_VALUE);
     cublasStatus_t r = sizes_ok(&p);
-    if (!r && (r = supported(&p, NULL))) wrong("a product that the library has not, though it chose an algorithm", 0, 0);
+    if (!r && (r = supported(&p, NULL)))
+        wrong("a product that the library has not, though it chose an algorithm", 0, 0);
     return fk_leave(r ? r : multiply(&p, alpha, beta, at, algo, workspace, workspace_bytes, stream));
 }

@@ -43,8 +43,11 @@ static void *fill(td_type_t type, uint64_t bytes, uint32_t seed) {
 }
 
 static td_gemm_desc_t product(td_type_t a, td_type_t b, td_type_t d, int order, int64_t batch) {
-    return (td_gemm_desc_t){.a = matrix(a, order & 1, M, K, batch), .b = matrix(b, order & 2, K, N, batch),
-                            .c = matrix(d, order & 4, M, N, batch), .d = matrix(d, order & 4, M, N, batch), .alpha_real = 1};
+    return (td_gemm_desc_t){.a = matrix(a, order & 1, M, K, batch),
+                            .b = matrix(b, order & 2, K, N, batch),
+                            .c = matrix(d, order & 4, M, N, batch),
+                            .d = matrix(d, order & 4, M, N, batch),
+                            .alpha_real = 1};
 }
 /* The buffers of a product, filled. in_place: C is D. */
 static uint32_t buffers(const td_gemm_desc_t *g, op_buffer_t *v, bool in_place) {
@@ -54,12 +57,14 @@ static uint32_t buffers(const td_gemm_desc_t *g, op_buffer_t *v, bool in_place) 
     td_type_t bias = g->bias_type ? g->bias_type : g->d.type;
     static float scales[5][1];
     memset(v, 0, OP_BUFFERS * sizeof *v);
-    for (uint32_t i = 0; i < 4; i++) v[i] = (op_buffer_t){.host = fill(m[i]->type, bytes_of(m[i]), i + 1), .bytes = bytes_of(m[i])};
+    for (uint32_t i = 0; i < 4; i++)
+        v[i] = (op_buffer_t){.host = fill(m[i]->type, bytes_of(m[i]), i + 1), .bytes = bytes_of(m[i])};
     if (in_place || g->beta == 0) {
         free(v[3].host);
         v[3] = (op_buffer_t){.same = 3};
     }
-    if (g->has_bias) v[n++] = (op_buffer_t){.host = fill(bias, line * td_type_bytes(bias), 5), .bytes = line * td_type_bytes(bias)};
+    if (g->has_bias)
+        v[n++] = (op_buffer_t){.host = fill(bias, line * td_type_bytes(bias), 5), .bytes = line * td_type_bytes(bias)};
     const bool has[] = {g->has_a_scale, g->has_b_scale, g->has_c_scale, g->has_d_scale};
     for (int i = 0; i < 4; i++) {
         scales[i][0] = (float)(1 << i) / 2;
@@ -230,7 +235,8 @@ START_TEST(test_algorithm) { /* the stand-in's that work: 16 KiB, none, 1 MiB */
 END_TEST
 
 START_TEST(test_refused) {
-    static const char *const words[] = {"SiLU", "has no u8", "conjugates only", "lie differently", "sums of nothing", "no algorithm"};
+    static const char *const words[] = {
+        "SiLU", "has no u8", "conjugates only", "lie differently", "sums of nothing", "no algorithm"};
     op_open();
     for (int i = 0; i < 6; i++) {
         td_gemm_desc_t g = product(TD_C64, TD_C64, TD_C64, 0, 1);
@@ -260,9 +266,13 @@ static void mistake(int which, td_cuda_gemm_t *g, op_buffer_t *v) {
     }
 }
 START_TEST(test_mistakes) {
-    static const struct { const char *kind, *word; } v[] = {
-        {"bad-arguments", "too small a workspace"}, {"bad-arguments", "for another product"}, {"bad-pointer", "range 4"},
-        {"bad-arguments", "D lies over"}, {"bad-arguments", "alignment"}};
+    static const struct {
+        const char *kind, *word;
+    } v[] = {{"bad-arguments", "too small a workspace"},
+             {"bad-arguments", "for another product"},
+             {"bad-pointer", "range 4"},
+             {"bad-arguments", "D lies over"},
+             {"bad-arguments", "alignment"}};
     op_open();
     td_gemm_desc_t g = product(TD_F32, TD_F32, TD_F32, 0, 1);
     g.epilogue = TD_EPI_BIAS, g.has_bias = true;
@@ -315,10 +325,16 @@ END_TEST
 
 /* Every call of the library fails once while a product is loaded: an error, and nothing is left. */
 START_TEST(test_failures) {
-    static const struct { const char *call; int times; } v[] = {
-        {"cublasLtCreate", 1}, {"cublasLtMatmulDescCreate", 1}, {"cublasLtMatmulDescSetAttribute", 4},
-        {"cublasLtMatrixLayoutCreate", 4}, {"cublasLtMatrixLayoutSetAttribute", 8}, {"cublasLtMatmulPreferenceCreate", 1},
-        {"cublasLtMatmulPreferenceSetAttribute", 5}, {"cublasLtMatmulAlgoGetHeuristic", 1}};
+    static const struct {
+        const char *call; int times;
+    } v[] = {{"cublasLtCreate", 1},
+             {"cublasLtMatmulDescCreate", 1},
+             {"cublasLtMatmulDescSetAttribute", 4},
+             {"cublasLtMatrixLayoutCreate", 4},
+             {"cublasLtMatrixLayoutSetAttribute", 8},
+             {"cublasLtMatmulPreferenceCreate", 1},
+             {"cublasLtMatmulPreferenceSetAttribute", 5},
+             {"cublasLtMatmulAlgoGetHeuristic", 1}};
     char fail[80];
     int k = _i;
     size_t i = 0;
@@ -346,7 +362,8 @@ START_TEST(test_launch_failure) {
     ck_assert_int_eq(op_lower(&o, gpu, TD_OP_GEMM, &g), 0);
     op_up(b, n);
     ck_assert_int_eq(op_launch(&o, b, n), TD_DEVICE);
-    ck_assert_msg(strstr(err.text, "matrix product f32[32,16] x f32[16,48] -> f32: cublasLtMatmul") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, "matrix product f32[32,16] x f32[16,48] -> f32: cublasLtMatmul") != NULL, "%s",
+                  err.text);
     op_down(b, n);
     op_free(b, n);
     op_release(&o, gpu);

@@ -113,7 +113,8 @@ static inline void op_up(op_buffer_t *v, uint32_t n) {
 }
 static inline void op_down(op_buffer_t *v, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
-        if (v[i].bytes && !v[i].same) ck_assert_int_eq(gpu->ops->download(stream, v[i].host, v[i].device, v[i].bytes, &err), 0);
+        if (v[i].bytes && !v[i].same)
+            ck_assert_int_eq(gpu->ops->download(stream, v[i].host, v[i].device, v[i].bytes, &err), 0);
     ck_assert_msg(!gpu->ops->stream_sync(stream, &err), "%s", err.text);
 }
 static inline void op_free(op_buffer_t *v, uint32_t n) {
@@ -151,7 +152,8 @@ static inline void op_same(td_library_op_t op, const void *desc, op_buffer_t *v,
     ck_assert_msg(!op_launch(&o, v, n), "%s: %s", what, err.text);
     op_down(v, n);
     for (uint32_t i = 0; i < n; i++) {
-        if (v[i].bytes && !v[i].same) ck_assert_msg(!memcmp(v[i].host, want[i], v[i].bytes), "%s: buffer %u differs", what, i);
+        if (v[i].bytes && !v[i].same)
+            ck_assert_msg(!memcmp(v[i].host, want[i], v[i].bytes), "%s: buffer %u differs", what, i);
         if (!v[i].same) free(want[i]);
     }
     op_free(v, n);
