@@ -103,6 +103,7 @@ $(B)/fakecuda/$(1): $(call obj,$(2)) $(B)/fakecuda/libcuda.so.1 $(B)/libthunk.a
 	$$(Q)$$(CC) -shared $$(LDFLAGS) -Wl,-soname,$(1) -Wl,--no-undefined -Wl,--exclude-libs,ALL -Wl,-rpath,'$$$$ORIGIN' -Wl,-z,nodelete -o $$@ $$^ $(3) $$(LDLIBS)
 endef
 $(eval $(call fake_lib,libcufft.so.12,tests/fakecuda/lib_fft.c,-lfftw3 -lfftw3f))
+$(eval $(call fake_lib,libcusolver.so.12,tests/fakecuda/lib_solver.c tests/fakecuda/lib_solver_values.c,-llapacke -lopenblas))
 $(eval $(call fake_lib,libcublas.so.13,tests/fakecuda/lib_blas.c))
 $(eval $(call fake_lib,libcublasLt.so.13,tests/fakecuda/lib_blaslt.c tests/fakecuda/lib_blaslt_run.c))
 $(B)/tests/cuda_gemm_test $(B)/tests/cuda_blas_test: | $(FAKE_LIBS)

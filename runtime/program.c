@@ -47,7 +47,7 @@ bool td_thunk_light(const td_device_t *dev, const td_thunk_t *t) {
 static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, const char *what, const td_seq_t *from,
                          td_seq_t *to, td_err_t *err) {
     td_seq_t joined = *from;
-    if (p->dev->ops->joins_kernels) {
+    if (p->dev->ops->joins_kernels && !p->apart) {
         td_status_t st = td_join_products(from, &p->arena, &joined, err);
         if (st) return st;
         from = &joined;
@@ -230,6 +230,7 @@ td_status_t td_program_create(const td_module_t *m, const td_program_opts_t *opt
     p->dev = opts->dev;
     p->charge = opts->charge;
     p->constants = opts->constants;
+    p->apart = opts->apart;
     p->host = p->dev->host_memory;
     p->lanes[0] = (td_lane_plan_t){TD_STREAM_MAIN, -1, 0};
     p->n_lanes = 1;

@@ -43,6 +43,7 @@ typedef struct td_program_opts {
                                  * TD_LIMIT when it refuses. NULL: no budget */
     const bool *states;         /* by parameter: it will always be a state (td_run_args_t), so bindings have no memory
                                  * for it. Read by td_program_create only. NULL: none */
+    bool apart;                 /* no kernels are joined, so that each thunk is one of the module's, on any device */
 } td_program_opts_t;
 /* Keeps references on the payloads of the constants, so the payload table outlives the program too. */
 td_status_t td_program_create(const td_module_t *m, const td_program_opts_t *opts, td_program_t **out, td_err_t *err);

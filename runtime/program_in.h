@@ -64,6 +64,7 @@ struct td_program {
     td_layout_t layout;
     uint64_t made_bytes; /* what td_program_bind made */
     bool host;           /* device memory is host memory */
+    bool apart;          /* kernels are not joined */
 };
 
 /* Whether the tensor on the host's side and the array as stored have the same bytes. */

@@ -108,7 +108,10 @@ void td_binding_destroy(td_binding_t *b) {
 }
 
 td_status_t td_binding_profile(td_binding_t *b, td_err_t *err) {
-    return b->run.profile ? TD_OK : td_profile_create(&b->p->thunks, b->p->n_thunks, &b->arena, &b->run.profile, err);
+    if (b->run.profile) return TD_OK;
+    td_status_t st = td_profile_create(&b->p->thunks, b->p->n_thunks, &b->arena, &b->run.profile, err);
+    if (!st) b->run.each = td_profile_enqueue;
+    return st;
 }
 
 const td_profile_row_t *td_binding_profile_rows(const td_binding_t *b, uint32_t *n) {

@@ -85,7 +85,9 @@ typedef struct td_run {
     uint32_t n_loops;
     const _Atomic(int) *cancel;
     uint32_t dropped;    /* number of a wait that is left out, in tests; TD_NO_WAIT: none */
-    struct td_profile *profile; /* NULL: not asked for */
+    td_status_t (*each)(struct td_run *r, const td_thunk_t *t); /* instead of a thunk's enqueue; NULL: that */
+    struct td_profile *profile;   /* NULL: not asked for */
+    struct td_lockstep *lockstep; /* NULL: no other device */
     td_err_t *err;
 } td_run_t;
 
@@ -120,6 +122,9 @@ td_status_t td_thunk_parse_seq(td_parse_t *c, const char *what, td_thunk_msg_t *
 td_status_t td_thunk_run_seq(td_run_t *r, const char *what, const td_seq_t *s);
 /* What the k-th sequence of a thunk is: "body", "branch 2". */
 void td_thunk_seq_name(const td_thunk_t *t, uint32_t k, char out[24]);
+/* slices.c: private slots where the loop counters say, as enqueuing does first; the slot that stands for an argument. */
+void td_slice_fusion_move(td_run_t *r, const td_thunk_t *t);
+uint32_t td_slice_fusion_slot(const td_thunk_t *t, uint32_t arg);
 static inline void *td_thunk_addr(const td_run_t *r, const td_kernel_arg_t *a) {
     return r->slots[a->allocation] ? (char *)r->slots[a->allocation] + a->offset : NULL;
 }
