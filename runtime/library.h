@@ -100,7 +100,7 @@ typedef struct td_attention_desc {
  * features of all groups, feature = input features of one group. Strides count elements; the array is dense.
  * vector > 1: a feature dimension kept as blocks (NCHW_VECT_C): feature f is at (f / vector) * feature_stride +
  * (f % vector) * vector_stride, and `feature` counts features, not blocks. */
-enum { TD_CONV_SPATIAL = 8 };
+enum { TD_CONV_SPATIAL = 8, TD_CONV_KNOBS = 16 };
 typedef struct td_conv_array {
     td_type_t type;
     int64_t count; /* elements in all */
@@ -108,6 +108,9 @@ typedef struct td_conv_array {
     int64_t spatial[TD_CONV_SPATIAL], spatial_stride[TD_CONV_SPATIAL];
 } td_conv_array_t;
 
+typedef struct td_conv_knob {
+    int64_t type, value;
+} td_conv_knob_t;
 typedef enum td_conv_kind { TD_CONV_FORWARD, TD_CONV_BACKWARD_FILTER, TD_CONV_BACKWARD_DATA, TD_CONV_REORDER } td_conv_kind_t;
 typedef enum td_activation { /* numbers of stream_executor.dnn.ActivationMode */
     TD_ACT_NONE = 0, TD_ACT_SIGMOID = 1, TD_ACT_RELU = 2, TD_ACT_RELU6 = 3, TD_ACT_TANH = 5, TD_ACT_ELU = 7,
@@ -130,6 +133,12 @@ typedef struct td_conv_desc {
     bool saturate;  /* integer results saturate; else they wrap */
     td_activation_t activation;
     double scale, side_scale, leaky_alpha;
+    /* The compiler's choices for a GPU; others may compute better. */
+    bool exact;         /* f32 is not to be rounded on the way in */
+    bool has_algorithm; /* number of an engine of cuDNN's, and its settings */
+    int64_t algorithm;
+    uint32_t n_knobs;
+    td_conv_knob_t knobs[TD_CONV_KNOBS];
 } td_conv_desc_t;
 
 /* n-dimensional Fourier transform of the innermost `rank` dimensions, batch after batch; strides count elements.
