@@ -193,16 +193,16 @@ static td_status_t leaf(td_lockstep_t *l, td_run_t *r, const row_t *row) {
 static td_status_t container(td_lockstep_t *l, td_run_t *r, const row_t *row) {
     td_run_t *c = &l->bindings[1]->run;
     const td_thunk_t *t = row->twin;
-    const td_lane_t here = {c->stream, c->scratch};
+    const uint32_t here = c->lane;
     if (t->kind->enqueue == td_async_start_enqueue && t->stream_use != TD_STREAM_MAIN)
-        c->stream = c->lanes[t->lane].stream, c->scratch = c->lanes[t->lane].scratch;
+        td_run_lane(c, t->lane);
     if (t->kind->enqueue == td_slice_fusion_enqueue) {
         td_slice_fusion_move(c, t);
         for (uint32_t i = 0; i < t->n_args; i++)
             l->fixed[td_slice_fusion_slot(t, i)] = l->fixed[t->args[i].allocation];
     }
     td_status_t st = row->mine->kind->enqueue(r, row->mine);
-    c->stream = here.stream, c->scratch = here.scratch;
+    td_run_lane(c, here);
     return st;
 }
 
@@ -256,8 +256,7 @@ static td_status_t settle(td_lockstep_t *l, const void *const *inputs, td_err_t 
         r->slots[p->input_slot[i]] = (void *)(uintptr_t)inputs[i];
         l->fixed[p->input_slot[i]] = true;
     }
-    r->stream = r->lanes[0].stream;
-    r->scratch = r->lanes[0].scratch;
+    td_run_lane(r, 0);
     return TD_OK;
 }
 

@@ -271,6 +271,15 @@ uint64_t td_program_binding_bytes(const td_program_t *p) {
         sum += p->lanes[i].scratch + 256 + (i || !p->host ? p->dev->stream_bytes : 0);
     return sum + p->n_pairs * (sizeof(void *) + 64);
 }
+uint32_t td_program_lane_count(const td_program_t *p) { return p->n_lanes; }
+td_stream_use_t td_program_lane(const td_program_t *p, uint32_t lane, int64_t *id) {
+    *id = lane < p->n_lanes ? p->lanes[lane].id : -1;
+    return lane < p->n_lanes ? p->lanes[lane].use : TD_STREAM_MAIN;
+}
+const char *td_stream_use_name(td_stream_use_t use) {
+    static const char *const names[] = {"main", "compute", "communication", "memcpy"};
+    return (unsigned)use < sizeof names / sizeof *names ? names[use] : "unknown";
+}
 uint32_t td_program_wait_count(const td_program_t *p) { return 2 * p->n_pairs; }
 void td_program_drop_wait(td_program_t *p, uint32_t k) { p->dropped_wait = k; }
 uint64_t td_io_host_bytes(const td_shape_t *s) {

@@ -80,6 +80,29 @@ td_status_t td_binding_profile(td_binding_t *b, td_err_t *err);
 /* A row for each thunk in the order of the program, *n of them; 0 without td_binding_profile. */
 const td_profile_row_t *td_binding_profile_rows(const td_binding_t *b, uint32_t *n);
 
+/* What was at work when, in the latest run: a row for each thunk, a loop's for each iteration, and for what brings
+ * inputs and outputs. Times are the stream's; on one that waits for another, the wait counts for the thunk that waits. */
+typedef struct td_trace_event {
+    const char *kind, *name; /* live as long as the program */
+    uint32_t lane, depth;    /* td_program_lane; thunks that it is nested in */
+    uint64_t start_ns, ns;   /* since the run began; how long */
+    uint64_t enqueue_ns;     /* that the host took to enqueue it */
+} td_trace_event_t;
+/* Traces all runs from now on, up to `most` rows each (TD_LIMIT_TRACE_EVENTS at most). Such runs allocate, and are
+ * slower. TD_UNSUPPORTED: the device tells no times. */
+td_status_t td_binding_trace(td_binding_t *b, uint32_t most, td_err_t *err);
+/* In the order of enqueuing; *left_out: rows that there was no room for. 0 rows without td_binding_trace, and after a
+ * run that failed. */
+const td_trace_event_t *td_binding_trace_events(const td_binding_t *b, uint32_t *n, uint64_t *left_out);
+/* The streams of the program's bindings; 0 is the main one. id: of the logical stream, -1 for the main one. */
+uint32_t td_program_lane_count(const td_program_t *p);
+td_stream_use_t td_program_lane(const td_program_t *p, uint32_t lane, int64_t *id);
+const char *td_stream_use_name(td_stream_use_t use); /* "main", "compute", "communication", "memcpy" */
+
+/* Where the run that is on stands, stream by stream, as text: "thunks[3] (while).body[1] (kernel) 'fusion.2'". False:
+ * no run is on. What a GPU works on is not known, only what was enqueued last. Thread: any; the binding must live. */
+bool td_binding_where(const td_binding_t *b, char *text, size_t size);
+
 /* Bytes of a host-side tensor: row-major, dense, sub-byte elements one per byte. */
 uint64_t td_io_host_bytes(const td_shape_t *s);
 /* What the address of such a tensor must be a multiple of: an element, 8 at most. */

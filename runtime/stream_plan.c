@@ -11,11 +11,6 @@ typedef struct walk {
     uint32_t n_lanes;
 } walk_t;
 
-const char *td_stream_use_name(td_stream_use_t use) {
-    static const char *const names[] = {"main", "compute", "communication", "memcpy"};
-    return (unsigned)use < sizeof names / sizeof *names ? names[use] : "unknown";
-}
-
 static void count(const td_seq_t *s, uint32_t *steps, uint32_t *pairs) {
     *steps += s->n;
     for (uint32_t i = 0; i < s->n; i++) {

@@ -55,7 +55,5 @@ typedef struct td_stream_plan {
 /* light_bytes: of the device (runtime/device.h); 0: every body runs on the stream that it names. */
 td_status_t td_module_stream_plan(const td_module_t *m, uint64_t light_bytes, td_arena_t *arena,
                                   const td_stream_plan_t **out, td_err_t *err);
-/* "main", "compute", "communication", "memcpy". */
-const char *td_stream_use_name(td_stream_use_t use);
 
 #endif

@@ -109,6 +109,8 @@ static const td_device_ops_t ops = {
     .copy = td_cuda_copy, .upload = td_cuda_upload, .download = td_cuda_download, .memset32 = td_cuda_memset32,
     .kernel_lower = td_cuda_kernel_lower, .library_lower = td_cuda_library_lower, .launch = launch,
     .kernel_release = kernel_release,
+    .tape_create = td_cuda_tape_create, .tape_destroy = td_cuda_tape_destroy, .stamp = td_cuda_stamp,
+    .tape_read = td_cuda_tape_read,
 };
 
 /* ---- opening ---- */

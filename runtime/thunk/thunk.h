@@ -67,6 +67,7 @@ typedef struct td_parse { /* state of td_module_open */
 typedef struct td_lane {
     td_stream_t *stream;
     void *scratch;
+    _Atomic(const td_thunk_t *) at; /* enqueued last, or being enqueued; read by other threads; NULL: none yet */
 } td_lane_t;
 
 /* State of one execution. One thread enqueues everything, in the order of the thunks, whatever stream it is
@@ -79,6 +80,7 @@ typedef struct td_run {
     void **bufs; /* as long as the longest argument list */
     void *scratch;
     td_lane_t *lanes;
+    uint32_t lane;       /* of stream */
     td_event_t *fork;    /* for waits that follow the record at once */
     td_event_t **ends;   /* of each async pair's body */
     int64_t loops[TD_LIMIT_THUNK_DEPTH + 1]; /* innermost last */
@@ -87,9 +89,17 @@ typedef struct td_run {
     uint32_t dropped;    /* number of a wait that is left out, in tests; TD_NO_WAIT: none */
     td_status_t (*each)(struct td_run *r, const td_thunk_t *t); /* instead of a thunk's enqueue; NULL: that */
     struct td_profile *profile;   /* NULL: not asked for */
+    struct td_trace *trace;       /* NULL: not asked for */
     struct td_lockstep *lockstep; /* NULL: no other device */
     td_err_t *err;
 } td_run_t;
+
+/* What is enqueued next goes to that lane. */
+static inline void td_run_lane(td_run_t *r, uint32_t lane) {
+    r->lane = lane;
+    r->stream = r->lanes[lane].stream;
+    r->scratch = r->lanes[lane].scratch;
+}
 
 /* Waits are numbered: 2 * pair is the start's, 2 * pair + 1 the done's. */
 #define TD_NO_WAIT UINT32_MAX
