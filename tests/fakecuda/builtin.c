@@ -28,22 +28,7 @@ static void scale_run(const uint8_t *const *params, uint8_t *const *memory) {
     }
 }
 
-/* td_pointers(uint64_t *out, uint64_t base, uint64_t step, uint64_t n): runtime/cuda/kernels.cu */
-static const uint32_t pointers_sizes[] = {8, 8, 8, 8};
-static bool pointers_touches(const uint8_t *const *params, uint32_t i, uint64_t *bytes, bool *write) {
-    *bytes = 8 * number(params[3], 8);
-    *write = true;
-    return i == 0;
-}
-static void pointers_run(const uint8_t *const *params, uint8_t *const *memory) {
-    for (uint64_t i = 0, n = number(params[3], 8); i < n; i++) {
-        uint64_t v = number(params[1], 8) + i * number(params[2], 8);
-        memcpy(memory[0] + 8 * i, &v, 8);
-    }
-}
-
 static const fk_builtin_t builtins[] = {
-    {"td_pointers", 4, pointers_sizes, pointers_touches, pointers_run},
     {"fakecuda_scale", 4, scale_sizes, scale_touches, scale_run},
 };
 

@@ -83,13 +83,44 @@ static void pivots(const uint8_t *const *params, uint8_t *const *memory) {
 UPDATE(float, hypotf, update_f32)
 UPDATE(double, hypot, update_f64)
 
-static const uint32_t w7[] = {8, 8, 8, 8, 8, 8, 8}, w884[] = {8, 8, 4}, w5[] = {8, 8, 8, 4, 4};
+/* td_topk(x, values, positions, batch, n, k, bytes, order) */
+static bool topk_touches(const uint8_t *const *params, uint32_t i, uint64_t *bytes, bool *write) {
+    *bytes = u64(params[3]) * u64(params[i ? 5 : 4]) * (i == 2 ? 4 : (uint64_t)s32(params[6]));
+    *write = i != 0;
+    return i < 3;
+}
+static void topk_row(const uint8_t *x, uint8_t *values, int32_t *positions, const uint8_t *const *params) {
+    uint64_t n = u64(params[4]), k = u64(params[5]), last = 0;
+    uint32_t bytes = (uint32_t)s32(params[6]), order = (uint32_t)s32(params[7]), last_at = TD_BODY_NOWHERE;
+    for (uint64_t i = 0; i < k; i++) {
+        uint64_t best = 0;
+        uint32_t best_at = TD_BODY_NOWHERE;
+        for (uint32_t j = 0; j < n; j++) {
+            uint64_t v = td_body_key(x, j, bytes, order);
+            bool after = last_at == TD_BODY_NOWHERE || td_body_before(last, last_at, v, j);
+            if (after && td_body_before(v, j, best, best_at)) best = v, best_at = j;
+        }
+        last = best, last_at = best_at;
+        memcpy(values + i * bytes, x + (uint64_t)last_at * bytes, bytes);
+        positions[i] = (int32_t)last_at;
+    }
+}
+static void topk(const uint8_t *const *params, uint8_t *const *memory) {
+    uint64_t n = u64(params[4]), k = u64(params[5]), bytes = (uint64_t)s32(params[6]);
+    for (uint64_t row = 0; row < u64(params[3]); row++)
+        topk_row(memory[0] + row * n * bytes, memory[1] + row * k * bytes,
+                 (int32_t *)(void *)memory[2] + row * k, params);
+}
+
+static const uint32_t w7[] = {8, 8, 8, 8, 8, 8, 8}, w884[] = {8, 8, 4}, w5[] = {8, 8, 8, 4, 4},
+                      w8[] = {8, 8, 8, 8, 8, 8, 4, 4};
 static const fk_builtin_t rows[] = {
     {"td_scale_f32", 3, w884, scale_f32_touches, scale_f32},
     {"td_scale_f64", 3, w7, scale_f64_touches, scale_f64},
     {"td_pointers", 4, w7, pointers_touches, pointers},
     {"td_threefry", 7, w7, threefry_touches, threefry},
     {"td_pivots", 5, w5, pivots_touches, pivots},
+    {"td_topk", 8, w8, topk_touches, topk},
     {"td_cholesky_update_f32", 3, w7, update_f32_touches, update_f32},
     {"td_cholesky_update_f64", 3, w7, update_f64_touches, update_f64},
 };
