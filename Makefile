@@ -47,7 +47,7 @@ HOST_O = $(call obj,$(HOST_SRC)) $(ISA_O)
 GEN_O := $(GEN_C:.c=.o)
 LIB_O := $(call obj,$(LIB_SRC)) $(GEN_O)
 
-.PHONY: all deps check check-streams demo bench bench-host install clean headers check-unit check-system coverage
+.PHONY: all deps fakes check check-streams demo bench bench-host install clean headers check-unit check-system coverage
 .SECONDARY:
 all: $(B)/thunkd $(B)/thunkctl $(B)/libthunk.a $(B)/thunkd-host.so
 
@@ -124,7 +124,10 @@ coverage: $(B)/coverage
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
-tests: $(TESTS) $(B)/coverage $(B)/make-artifact
+# what stands in for CUDA
+fakes: $(B)/fakecuda/libcuda.so.1 $(FAKE_LIBS)
+
+tests: fakes $(TESTS) $(B)/coverage $(B)/make-artifact
 check: deps
 	$(MAKE) B=$(B) all tests
 	@tests/run.sh $(B)
