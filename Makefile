@@ -34,10 +34,10 @@ endif
 PROTOS := $(wildcard proto/schema/*.proto)
 GEN_C := $(PROTOS:proto/schema/%.proto=$(B)/gen/schema/%.pb-c.c)
 GEN_H := $(GEN_C:.c=.h)
-LIB_SRC := $(wildcard base/*.c proto/*.c contract/*.c runtime/*.c runtime/hlo/*.c runtime/thunk/*.c runtime/ffi/*.c runtime/cuda/*.c store/*.c config/*.c)
+LIB_SRC := $(wildcard base/*.c proto/*.c contract/*.c runtime/*.c runtime/hlo/*.c runtime/thunk/*.c runtime/ffi/*.c runtime/cuda/*.c store/*.c config/*.c) runtime/host/types.c
 ISA_SRC := $(addprefix runtime/host/,pw_int.c pw_f32.c pw_f64.c pw_c64.c pw_c128.c convert.c small.c vec_table.c vec_pair.c vec_transpose.c)
 ISAS := $(if $(filter x86_64,$(shell uname -m)),v3 v4)
-HOST_SRC := $(filter-out $(ISA_SRC),$(wildcard runtime/host/*.c runtime/host/handlers/*.c))
+HOST_SRC := $(filter-out $(ISA_SRC) runtime/host/types.c,$(wildcard runtime/host/*.c runtime/host/handlers/*.c))
 ISA_O := $(foreach i,base $(ISAS),$(ISA_SRC:%.c=$(B)/%.$i.o))
 DAEMON_SRC := $(wildcard daemon/*.c)
 CTL_SRC := $(wildcard ctl/*.c)
@@ -47,7 +47,7 @@ HOST_O = $(call obj,$(HOST_SRC)) $(ISA_O)
 GEN_O := $(GEN_C:.c=.o)
 LIB_O := $(call obj,$(LIB_SRC)) $(GEN_O)
 
-.PHONY: all deps check check-streams demo bench bench-host install clean headers check-unit check-system coverage
+.PHONY: all deps fakes check check-streams demo bench bench-host install clean headers check-unit check-system coverage
 .SECONDARY:
 all: $(B)/thunkd $(B)/thunkctl $(B)/libthunk.a $(B)/thunkd-host.so
 
@@ -57,6 +57,7 @@ $(B)/gen/schema/%.pb-c.c $(B)/gen/schema/%.pb-c.h: proto/schema/%.proto | packag
 	@mkdir -p $(B)/gen/schema
 	$(Q)protoc-c -Iproto/schema --c_out=$(B)/gen/schema $< 2>&1 | { grep -v "is unused" || true; }
 $(GEN_O): CFLAGS += -w
+$(B)/runtime/cuda/own.o: runtime/cuda/kernels.ptx
 $(B)/%.o: %.c | $(GEN_H)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
@@ -95,14 +96,18 @@ FAKE_SRC := $(filter-out tests/fakecuda/lib_%,$(wildcard tests/fakecuda/*.c))
 $(B)/fakecuda/libcuda.so.1: $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libcuda.so.1 -Wl,--no-undefined -Wl,--exclude-libs,ALL -o $@ $(call obj,$(FAKE_SRC)) $(B)/libhost.a $(B)/libthunk.a $(B)/libhost.a $(HOSTLIBS) $(LDLIBS)
-# and CUDA's libraries: file name, sources
+# and CUDA's libraries: file name, sources, what they are computed with
 define fake_lib
 FAKE_LIBS += $(B)/fakecuda/$(1)
 $(B)/fakecuda/$(1): $(call obj,$(2)) $(B)/fakecuda/libcuda.so.1 $(B)/libthunk.a
-	$$(Q)$$(CC) -shared $$(LDFLAGS) -Wl,-soname,$(1) -Wl,--no-undefined -Wl,--exclude-libs,ALL -Wl,-rpath,'$$$$ORIGIN' -Wl,-z,nodelete -o $$@ $$^ $$(LDLIBS)
+	$$(Q)$$(CC) -shared $$(LDFLAGS) -Wl,-soname,$(1) -Wl,--no-undefined -Wl,--exclude-libs,ALL -Wl,-rpath,'$$$$ORIGIN' -Wl,-z,nodelete -o $$@ $$^ $(3) $$(LDLIBS)
 endef
-$(eval $(call fake_lib,libcublasLt.so.13,tests/fakecuda/lib_blaslt.c))
-$(B)/tests/cuda_test $(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
+$(eval $(call fake_lib,libcufft.so.12,tests/fakecuda/lib_fft.c,-lfftw3 -lfftw3f))
+$(eval $(call fake_lib,libcusolver.so.12,tests/fakecuda/lib_solver.c tests/fakecuda/lib_solver_values.c,-llapacke -lopenblas))
+$(eval $(call fake_lib,libcublas.so.13,tests/fakecuda/lib_blas.c))
+$(eval $(call fake_lib,libcublasLt.so.13,tests/fakecuda/lib_blaslt.c tests/fakecuda/lib_blaslt_run.c))
+$(B)/tests/cuda_gemm_test $(B)/tests/cuda_blas_test $(B)/tests/cuda_topk_test: | $(FAKE_LIBS)
+$(B)/tests/trace_test $(B)/tests/cuda_test $(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
 
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libthunk.a $(LDFLAGS) $(LDLIBS)
@@ -119,7 +124,10 @@ coverage: $(B)/coverage
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
-tests: $(TESTS) $(B)/coverage $(B)/make-artifact
+# what stands in for CUDA
+fakes: $(B)/fakecuda/libcuda.so.1 $(FAKE_LIBS)
+
+tests: fakes $(TESTS) $(B)/coverage $(B)/make-artifact
 check: deps
 	$(MAKE) B=$(B) all tests
 	@tests/run.sh $(B)

@@ -50,6 +50,8 @@
 #define TD_LIMIT_COMP_DEPTH 64   /* HLO computations calling computations */
 #define TD_LIMIT_ALLOCATION_BYTES (1ull << 46)
 #define TD_LIMIT_KERNEL_ARGS 4096
+/* Thunks told in one trace, a loop's once for each iteration: two events of the device each, and viewers get slow. */
+#define TD_LIMIT_TRACE_EVENTS (1u << 20)
 #define TD_LIMIT_TMA_ARGS 32 /* tensor maps of one kernel, 128 bytes each; parameters have 4 KiB, in all but the newest drivers */
 #define TD_LIMIT_DEVICES 65536
 /* A loop that never ends must not hold a device thread for ever: iterations of one while thunk without a trip count. */

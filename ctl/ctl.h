@@ -16,6 +16,7 @@ typedef struct ctl_verb {
 } ctl_verb_t;
 
 int ctl_run(int argc, char **argv);
+int ctl_verify(int argc, char **argv);
 int ctl_check(int argc, char **argv);
 int ctl_contract(int argc, char **argv);
 int ctl_inspect(int argc, char **argv);

@@ -8,15 +8,19 @@
 #include <stdio.h>
 
 #include "contract/day.h"
+#include "ctl/inspect_streams.h"
 #include "ctl/judge.h"
 
 typedef struct inspect_args {
-    const char *artifact;
-    bool json;
+    const char *artifact, *device;
+    bool json, streams, dot;
 } inspect_args_t;
 
 static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "Print one JSON object", 0},
+    {"streams", 's', NULL, 0, "Print the streams that runs have: what runs on which, and which events order them", 0},
+    {"dot", 'g', NULL, 0, "With --streams: as a graph for Graphviz", 0},
+    {"device", 'd', "DEVICE", 0, "With --streams: as on that device; else every asynchronous body is on the stream it names", 0},
     {0},
 };
 
@@ -24,12 +28,17 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state) {
     inspect_args_t *a = state->input;
     switch (key) {
     case 'j': a->json = true; return 0;
+    case 's': a->streams = true; return 0;
+    case 'g': a->dot = true; return 0;
+    case 'd': a->device = arg; return 0;
     case ARGP_KEY_ARG:
         if (a->artifact) argp_error(state, "more than one artifact");
         a->artifact = arg;
         return 0;
     case ARGP_KEY_END:
         if (!a->artifact) argp_error(state, "no artifact given");
+        if ((a->dot || a->device) && !a->streams) argp_error(state, "--dot and --device go with --streams");
+        if (a->dot && a->json) argp_error(state, "--dot and --json are two forms");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -165,6 +174,12 @@ static int print_json(const ctl_load_t *l) {
     return rc ? 1 : 0;
 }
 
+static td_status_t print_streams(const inspect_args_t *a, const td_module_t *m, td_err_t *err) {
+    td_module_summary_t s = {0};
+    td_module_summarize(m, &s);
+    return ctl_inspect_streams(m, s.name, a->device, a->dot ? CTL_STREAMS_DOT : a->json ? CTL_STREAMS_JSON : CTL_STREAMS_TEXT, err);
+}
+
 int ctl_inspect(int argc, char **argv) {
     inspect_args_t a = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
@@ -172,11 +187,13 @@ int ctl_inspect(int argc, char **argv) {
     td_err_t err = {0};
     td_status_t s = ctl_load_open(&l, a.artifact, &err);
     int rc = 0;
-    if (s == TD_OK && a.json)
+    if (s == TD_OK && a.streams)
+        s = print_streams(&a, l.module, &err);
+    else if (s == TD_OK && a.json)
         rc = print_json(&l);
     else if (s == TD_OK)
         print_text(&l);
-    else if (l.artifact && !a.json) /* it decodes but does not verify */
+    else if (l.artifact && !a.json && !a.streams) /* it decodes but does not verify */
         print_container(l.artifact);
     ctl_load_close(&l);
     return s == TD_OK ? rc : ctl_report(&err);

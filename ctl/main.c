@@ -10,6 +10,7 @@
 
 static const ctl_verb_t verbs[] = {
     {"run", "run an artifact on inputs from a file", ctl_run},
+    {"verify", "run an artifact on two devices and compare thunk by thunk", ctl_verify},
     {"check", "tell whether artifacts will load", ctl_check},
     {"contract", "print the contract: releases, former forms, their months", ctl_contract},
     {"inspect", "show what is in an artifact", ctl_inspect},

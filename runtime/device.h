@@ -15,6 +15,7 @@
 typedef struct td_device td_device_t;
 typedef struct td_stream td_stream_t;
 typedef struct td_event td_event_t;
+typedef struct td_tape td_tape_t;     /* times at which streams got somewhere */
 typedef struct td_kernel td_kernel_t; /* a lowered kernel or library operation; lives in the arena of lowering */
 
 /* One argument: a buffer slice and the array that lies in it. */
@@ -93,7 +94,18 @@ typedef struct td_device_ops {
     uint64_t (*pack_bytes)(const td_kernel_t *k, uint32_t arg);
     td_status_t (*pack)(td_stream_t *s, td_kernel_t *k, uint32_t arg, const void *from, void *to, void *scratch, td_err_t *err);
     void (*kernel_release)(td_kernel_t *k); /* frees what is not in the arena; NULL is fine */
+
+    /* For traces. Stamp i of a tape, below `most`, is the time at which the stream has done all that was enqueued. Once
+     * the streams are synced, tape_read tells the nanoseconds since stamp 0 of the first n; TD_NO_TIME: not reached. */
+    td_status_t (*tape_create)(td_device_t *dev, uint32_t most, td_tape_t **out, td_err_t *err);
+    void (*tape_destroy)(td_tape_t *t); /* NULL is fine */
+    td_status_t (*stamp)(td_stream_t *s, td_tape_t *t, uint32_t i, td_err_t *err);
+    td_status_t (*tape_read)(td_tape_t *t, uint32_t n, uint64_t *out_ns, td_err_t *err);
+    /* Does work run on the stream now, and which kernel (NULL: none, or not known)? NULL: the device cannot tell.
+     * Thread: any, while the stream exists. */
+    bool (*stream_running)(td_stream_t *s, const td_kernel_t **out);
 } td_device_ops_t;
+#define TD_NO_TIME UINT64_MAX
 
 struct td_device {
     const td_device_ops_t *ops;

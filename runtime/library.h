@@ -25,6 +25,13 @@ typedef enum td_epilogue {
     TD_EPI_BIAS_SILU_AUX = 11
 } td_epilogue_t;
 
+/* How a product may be computed: the type of its sums, and whether its inputs may be rounded further (numbers of
+ * BlasComputationTypeProto). */
+typedef enum td_compute {
+    TD_COMPUTE_F16 = 1, TD_COMPUTE_F32 = 2, TD_COMPUTE_F64 = 3, TD_COMPUTE_S32 = 4, TD_COMPUTE_F32_BY_F16 = 5,
+    TD_COMPUTE_F32_BY_BF16 = 6, TD_COMPUTE_F32_BY_TF32 = 7
+} td_compute_t;
+
 /* D = d_scale * epilogue(alpha * a_scale * b_scale * A x B + beta * c_scale * C + bias), rounded once; amax = the
  * largest |value| before d_scale. The bias runs along D's fastest dimension. C may be D. Buffers of the launch, in
  * order: a, b, c, d, then bias, a_scale, b_scale, c_scale, d_scale, aux, amax as the has_ flags say. Scales and amax
@@ -40,6 +47,11 @@ typedef struct td_gemm_desc {
     td_type_t bias_type; /* TD_TYPE_INVALID: that of D */
     int64_t scale_block; /* 0: scales are scalars */
     td_type_t scale_type;
+    /* The compiler's choices for a GPU; others may compute better. */
+    td_compute_t compute; /* 0: not given */
+    bool fast_sums;       /* sums of 8-bit floats may be less exact */
+    int64_t algorithm;    /* number in the library's list of choices; 0: the first */
+    uint64_t workspace;   /* bytes that the list was made with; 0: not given */
 } td_gemm_desc_t;
 
 /* Layer norm of rows x cols. Buffers: x, scale, bias, y, and with training the rows' means and
@@ -88,7 +100,7 @@ typedef struct td_attention_desc {
  * features of all groups, feature = input features of one group. Strides count elements; the array is dense.
  * vector > 1: a feature dimension kept as blocks (NCHW_VECT_C): feature f is at (f / vector) * feature_stride +
  * (f % vector) * vector_stride, and `feature` counts features, not blocks. */
-enum { TD_CONV_SPATIAL = 8 };
+enum { TD_CONV_SPATIAL = 8, TD_CONV_KNOBS = 16 };
 typedef struct td_conv_array {
     td_type_t type;
     int64_t count; /* elements in all */
@@ -96,6 +108,9 @@ typedef struct td_conv_array {
     int64_t spatial[TD_CONV_SPATIAL], spatial_stride[TD_CONV_SPATIAL];
 } td_conv_array_t;
 
+typedef struct td_conv_knob {
+    int64_t type, value;
+} td_conv_knob_t;
 typedef enum td_conv_kind { TD_CONV_FORWARD, TD_CONV_BACKWARD_FILTER, TD_CONV_BACKWARD_DATA, TD_CONV_REORDER } td_conv_kind_t;
 typedef enum td_activation { /* numbers of stream_executor.dnn.ActivationMode */
     TD_ACT_NONE = 0, TD_ACT_SIGMOID = 1, TD_ACT_RELU = 2, TD_ACT_RELU6 = 3, TD_ACT_TANH = 5, TD_ACT_ELU = 7,
@@ -118,6 +133,12 @@ typedef struct td_conv_desc {
     bool saturate;  /* integer results saturate; else they wrap */
     td_activation_t activation;
     double scale, side_scale, leaky_alpha;
+    /* The compiler's choices for a GPU; others may compute better. */
+    bool exact;         /* f32 is not to be rounded on the way in */
+    bool has_algorithm; /* number of an engine of cuDNN's, and its settings */
+    int64_t algorithm;
+    uint32_t n_knobs;
+    td_conv_knob_t knobs[TD_CONV_KNOBS];
 } td_conv_desc_t;
 
 /* n-dimensional Fourier transform of the innermost `rank` dimensions, batch after batch; strides count elements.

@@ -175,8 +175,8 @@ td_status_t td_module_need_states(const td_module_t *m, const td_device_t *dev, 
     walk(&s, m->thunks, 0);
     for (uint32_t i = 0; i < m->n_inputs; i++) out->input_bytes += td_io_host_bytes(m->inputs[i].shape);
     for (uint32_t i = 0; i < m->n_outputs; i++) out->output_bytes += td_io_host_bytes(m->outputs[i].shape);
-    uint64_t used = s.arena + s.thunks * THUNK_BYTES + s.args * sizeof(td_kernel_arg_t) + m->n_slots * sizeof(td_slot_t) +
-                    (m->n_inputs + m->n_outputs) * 512ull;
+    uint64_t used = s.arena + s.thunks * THUNK_BYTES + s.args * sizeof(td_kernel_arg_t) +
+                    m->n_slots * sizeof(td_slot_t) + (m->n_inputs + m->n_outputs) * 512ull;
     out->program_device_bytes = l.inline_bytes + (dev->ops->compiles ? 0 : s.image);
     out->program_bytes = out->program_device_bytes + sizeof(td_program_t) + arena_bytes(used + used / 8);
     out->binding_device_bytes = l.block_bytes + 256;

@@ -47,7 +47,7 @@ bool td_thunk_light(const td_device_t *dev, const td_thunk_t *t) {
 static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, const char *what, const td_seq_t *from,
                          td_seq_t *to, td_err_t *err) {
     td_seq_t joined = *from;
-    if (p->dev->ops->joins_kernels) {
+    if (p->dev->ops->joins_kernels && !p->apart) {
         td_status_t st = td_join_products(from, &p->arena, &joined, err);
         if (st) return st;
         from = &joined;
@@ -100,7 +100,7 @@ static void release(td_program_t *p, const td_seq_t *s) {
     }
 }
 
-/* A literal's bytes as a payload, one reference; NULL for what is so small that it goes into the program's own block. */
+/* A literal's bytes as a payload, one reference; NULL: so small that it goes into the program's own block. */
 static td_status_t payload_of(td_program_t *p, const td_literal_t *l, const td_payload_t **out, td_err_t *err) {
     td_payload_table_t *t = td_constants_payloads(p->constants);
     *out = NULL;
@@ -133,7 +133,8 @@ static td_status_t inline_constants(td_program_t *p, const td_module_t *m, td_er
     td_stream_t *q = NULL;
     uint64_t at = 0;
     if (!p->layout.inline_bytes) return TD_OK;
-    td_status_t st = td_device_take(p->dev, p->charge, p->layout.inline_bytes, "small constants", &p->inline_memory, err);
+    td_status_t st =
+        td_device_take(p->dev, p->charge, p->layout.inline_bytes, "small constants", &p->inline_memory, err);
     uint8_t *host = st ? NULL : p->alloc->get(p->alloc->ctx, (size_t)p->layout.inline_bytes, 64);
     if (!st && !host) st = td_fail(err, TD_NOMEM, "out of memory");
     if (st) return st;
@@ -195,8 +196,8 @@ static td_status_t create(td_program_t *p, const td_module_t *m, const bool *sta
     p->input_direct = TD_NEW_N(a, bool, p->n_inputs);
     p->state_only = TD_NEW_N(a, bool, p->n_inputs);
     p->name = td_arena_strndup(a, m->hlo->name, strlen(m->hlo->name));
-    if (!p->slots || !p->inputs || !p->outputs || !p->input_slot || !p->output_slot || !p->input_direct || !p->state_only ||
-        !p->name)
+    if (!p->slots || !p->inputs || !p->outputs || !p->input_slot || !p->output_slot || !p->input_direct ||
+        !p->state_only || !p->name)
         return td_arena_fail(a, err);
     if (states && p->n_inputs) memcpy(p->state_only, states, p->n_inputs * sizeof *states);
     for (uint32_t i = 0; i < p->n_inputs; i++) {
@@ -229,6 +230,7 @@ td_status_t td_program_create(const td_module_t *m, const td_program_opts_t *opt
     p->dev = opts->dev;
     p->charge = opts->charge;
     p->constants = opts->constants;
+    p->apart = opts->apart;
     p->host = p->dev->host_memory;
     p->lanes[0] = (td_lane_plan_t){TD_STREAM_MAIN, -1, 0};
     p->n_lanes = 1;
@@ -258,7 +260,9 @@ uint32_t td_program_output_count(const td_program_t *p) { return p->n_outputs; }
 const td_io_t *td_program_input(const td_program_t *p, uint32_t i) { return i < p->n_inputs ? &p->inputs[i] : NULL; }
 const td_io_t *td_program_output(const td_program_t *p, uint32_t i) { return i < p->n_outputs ? &p->outputs[i] : NULL; }
 const char *td_program_name(const td_program_t *p) { return p->name; }
-uint64_t td_program_bytes(const td_program_t *p) { return sizeof *p + p->arena.reserved_bytes + p->layout.inline_bytes + p->made_bytes; }
+uint64_t td_program_bytes(const td_program_t *p) {
+    return sizeof *p + p->arena.reserved_bytes + p->layout.inline_bytes + p->made_bytes;
+}
 uint64_t td_program_constant_bytes(const td_program_t *p) { return p->layout.constant_bytes; }
 const td_payload_t *const *td_program_payloads(const td_program_t *p, uint32_t *out_n) {
     *out_n = p->n_shared;
@@ -270,6 +274,15 @@ uint64_t td_program_binding_bytes(const td_program_t *p) {
     for (uint32_t i = 0; i < p->n_lanes; i++)
         sum += p->lanes[i].scratch + 256 + (i || !p->host ? p->dev->stream_bytes : 0);
     return sum + p->n_pairs * (sizeof(void *) + 64);
+}
+uint32_t td_program_lane_count(const td_program_t *p) { return p->n_lanes; }
+td_stream_use_t td_program_lane(const td_program_t *p, uint32_t lane, int64_t *id) {
+    *id = lane < p->n_lanes ? p->lanes[lane].id : -1;
+    return lane < p->n_lanes ? p->lanes[lane].use : TD_STREAM_MAIN;
+}
+const char *td_stream_use_name(td_stream_use_t use) {
+    static const char *const names[] = {"main", "compute", "communication", "memcpy"};
+    return (unsigned)use < sizeof names / sizeof *names ? names[use] : "unknown";
 }
 uint32_t td_program_wait_count(const td_program_t *p) { return 2 * p->n_pairs; }
 void td_program_drop_wait(td_program_t *p, uint32_t k) { p->dropped_wait = k; }

@@ -37,12 +37,13 @@ td_status_t td_module_check_calls(const td_module_t *m, td_device_t *dev, td_err
 typedef struct td_program_opts {
     td_device_t *dev;
     const td_alloc_t *alloc;    /* NULL: the heap */
-    td_constants_t *constants;  /* of the device, with the artifact's payload table; NULL: a table of the program's own */
+    td_constants_t *constants;  /* of the device, with the artifact's payload table; NULL: one of the program's own */
     const td_charge_t *charge;  /* asked before the program, or a binding of it, takes memory of the device: blocks,
                                  * scratch, what td_program_bind makes. Shared constants are charged to their table.
                                  * TD_LIMIT when it refuses. NULL: no budget */
     const bool *states;         /* by parameter: it will always be a state (td_run_args_t), so bindings have no memory
                                  * for it. Read by td_program_create only. NULL: none */
+    bool apart;                 /* no kernels are joined, so that each thunk is one of the module's, on any device */
 } td_program_opts_t;
 /* Keeps references on the payloads of the constants, so the payload table outlives the program too. */
 td_status_t td_program_create(const td_module_t *m, const td_program_opts_t *opts, td_program_t **out, td_err_t *err);
@@ -60,9 +61,9 @@ uint64_t td_program_binding_bytes(const td_program_t *p);
 /* The payloads that it refers to, *out_n of them (one may occur twice); they live as long as it does. */
 const td_payload_t *const *td_program_payloads(const td_program_t *p, uint32_t *out_n);
 
-/* Before any binding, at most once: the inputs with fixed[i] set (none that is a state) will be these in every run, and their memory
- * stays as it is while the program lives (td_program_run still gets their addresses). What depends on them alone
- * is computed now and kept; arguments that kernels want in a form of their own are brought into it. Adds to
+/* Before any binding, at most once: the inputs with fixed[i] set (none that is a state) will be these in every run,
+ * and their memory stays as it is while the program lives (td_program_run still gets their addresses). What depends
+ * on them alone is computed now and kept; arguments that kernels want in a form of their own are brought into it. Adds to
  * td_program_bytes. After an error the program can only be destroyed. */
 td_status_t td_program_bind(td_program_t *p, const void *const *inputs, const bool *fixed, td_err_t *err);
 
@@ -81,6 +82,29 @@ td_status_t td_binding_profile(td_binding_t *b, td_err_t *err);
 /* A row for each thunk in the order of the program, *n of them; 0 without td_binding_profile. */
 const td_profile_row_t *td_binding_profile_rows(const td_binding_t *b, uint32_t *n);
 
+/* What was at work when, in the latest run: a row for each thunk, a loop's for each iteration, and for what brings
+ * inputs and outputs. Times are the stream's; on one that waits for another, the wait counts for the thunk that waits. */
+typedef struct td_trace_event {
+    const char *kind, *name; /* live as long as the program */
+    uint32_t lane, depth;    /* td_program_lane; thunks that it is nested in */
+    uint64_t start_ns, ns;   /* since the run began; how long */
+    uint64_t enqueue_ns;     /* that the host took to enqueue it */
+} td_trace_event_t;
+/* Traces all runs from now on, up to `most` rows each (TD_LIMIT_TRACE_EVENTS at most). Such runs allocate, and are
+ * slower. TD_UNSUPPORTED: the device tells no times. */
+td_status_t td_binding_trace(td_binding_t *b, uint32_t most, td_err_t *err);
+/* In the order of enqueuing; *left_out: rows that there was no room for. 0 rows without td_binding_trace, and after a
+ * run that failed. */
+const td_trace_event_t *td_binding_trace_events(const td_binding_t *b, uint32_t *n, uint64_t *left_out);
+/* The streams of the program's bindings; 0 is the main one. id: of the logical stream, -1 for the main one. */
+uint32_t td_program_lane_count(const td_program_t *p);
+td_stream_use_t td_program_lane(const td_program_t *p, uint32_t lane, int64_t *id);
+const char *td_stream_use_name(td_stream_use_t use); /* "main", "compute", "communication", "memcpy" */
+
+/* Where the run that is on stands, stream by stream, as text: "thunks[3] (while).body[1] (kernel) 'fusion.2'". False:
+ * no run is on. What a GPU works on is not known, only what was enqueued last. Thread: any; the binding must live. */
+bool td_binding_where(const td_binding_t *b, char *text, size_t size);
+
 /* Bytes of a host-side tensor: row-major, dense, sub-byte elements one per byte. */
 uint64_t td_io_host_bytes(const td_shape_t *s);
 /* What the address of such a tensor must be a multiple of: an element, 8 at most. */
@@ -88,8 +112,8 @@ uint64_t td_io_align(const td_shape_t *s);
 
 /* Runs once, synchronously. inputs[i]: host-side tensor of parameter i (td_io_host_bytes bytes, aligned as
  * td_io_align says, for it may be used in place); never written. outputs[i] receives the address of a
- * host-side tensor valid until the binding runs again or is destroyed. cancel (may be NULL): set non-zero from any thread to stop between
- * thunks (TD_CANCELLED). Allocates nothing. */
+ * host-side tensor valid until the binding runs again or is destroyed. cancel (may be NULL): set non-zero from any
+ * thread to stop between thunks (TD_CANCELLED). Allocates nothing. */
 td_status_t td_program_run(td_binding_t *b, const void *const *inputs, const void **outputs,
                            const _Atomic(int) *cancel, td_err_t *err);
 

@@ -3,6 +3,8 @@
 #ifndef TD_RUNTIME_PROGRAM_IN_H
 #define TD_RUNTIME_PROGRAM_IN_H
 
+#include <stdatomic.h>
+
 #include "runtime/thunk/thunk.h"
 
 typedef struct td_slot {
@@ -64,6 +66,7 @@ struct td_program {
     td_layout_t layout;
     uint64_t made_bytes; /* what td_program_bind made */
     bool host;           /* device memory is host memory */
+    bool apart;          /* kernels are not joined */
 };
 
 /* Whether the tensor on the host's side and the array as stored have the same bytes. */
@@ -84,8 +87,13 @@ struct td_binding {
     uint32_t *state_of_input, *state_of_slot; /* number of the state whose memory it is */
     uint32_t *state_readers;                  /* by state: what has to be copied from its memory yet */
     bool *kept;                               /* by output: belongs to a state */
+    _Atomic(uint32_t) phase;                  /* where.c: td_phase_t, and in the bits above 8 the lane that is drained */
     td_run_t run;
 };
+typedef enum td_phase { TD_PHASE_IDLE, TD_PHASE_INPUTS, TD_PHASE_THUNKS, TD_PHASE_DRAIN } td_phase_t;
+static inline void td_binding_phase(td_binding_t *b, td_phase_t phase, uint32_t lane) {
+    atomic_store_explicit(&b->phase, (uint32_t)phase | lane << 8, memory_order_relaxed);
+}
 #define TD_NO_STATE UINT32_MAX
 
 /* program.c: the lane of an async body. When there are as many as may be, further logical streams share them: work on

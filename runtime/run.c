@@ -4,6 +4,7 @@
 
 #include "runtime/profile.h"
 #include "runtime/program_in.h"
+#include "runtime/trace.h"
 
 void td_tensor_convert(const td_shape_t *s, uint8_t *stored, uint8_t *host, bool to_host) {
     int64_t stride[TD_LIMIT_RANK], idx[TD_LIMIT_RANK] = {0};
@@ -103,17 +104,37 @@ void td_binding_destroy(td_binding_t *b) {
         td_device_give(p->dev, p->charge, b->run.lanes[i].scratch, p->lanes[i].scratch + 256);
     }
     td_device_give(p->dev, p->charge, b->block, p->layout.block_bytes + 256);
+    td_trace_destroy(b->run.trace);
     td_arena_deinit(&b->arena);
     b->alloc->put(b->alloc->ctx, b, sizeof *b);
 }
 
 td_status_t td_binding_profile(td_binding_t *b, td_err_t *err) {
-    return b->run.profile ? TD_OK : td_profile_create(&b->p->thunks, b->p->n_thunks, &b->arena, &b->run.profile, err);
+    if (b->run.profile) return TD_OK;
+    td_status_t st = td_profile_create(&b->p->thunks, b->p->n_thunks, &b->arena, &b->run.profile, err);
+    if (!st) b->run.each = td_profile_enqueue;
+    return st;
 }
 
 const td_profile_row_t *td_binding_profile_rows(const td_binding_t *b, uint32_t *n) {
     *n = b->run.profile ? b->run.profile->n : 0;
     return b->run.profile ? b->run.profile->rows : NULL;
+}
+
+td_status_t td_binding_trace(td_binding_t *b, uint32_t most, td_err_t *err) {
+    if (b->run.trace) return TD_OK;
+    td_status_t st = td_trace_create(b->p->dev, b->alloc, most, &b->run.trace, err);
+    if (st) return st;
+    b->run.trace->inner = b->run.each;
+    b->run.each = td_trace_enqueue;
+    return TD_OK;
+}
+
+const td_trace_event_t *td_binding_trace_events(const td_binding_t *b, uint32_t *n, uint64_t *left_out) {
+    const td_trace_t *t = b->run.trace;
+    *n = t ? t->n : 0;
+    *left_out = t ? t->left_out : 0;
+    return t ? t->events : NULL;
 }
 
 td_status_t td_binding_put(td_binding_t *b, const td_shape_t *s, void *to, const void *src, uint8_t **stage,
@@ -197,6 +218,7 @@ static td_status_t outputs_pass(td_binding_t *b, uint8_t *stage, bool finish, co
 /* Every stream runs empty, whatever happened; the first failure is kept. */
 static td_status_t drain(td_binding_t *b, td_status_t st, td_err_t *err) {
     for (uint32_t i = b->p->n_lanes; i-- > 0;) {
+        td_binding_phase(b, TD_PHASE_DRAIN, i);
         td_status_t sync = b->p->dev->ops->stream_sync(b->run.lanes[i].stream, st ? NULL : err);
         if (!st) st = sync;
     }
@@ -208,13 +230,28 @@ static td_status_t run(td_binding_t *b, const td_run_args_t *a, td_err_t *err) {
     td_run_t *r = &b->run;
     td_status_t st = TD_OK;
     uint8_t *stage = b->stage;
+    uint32_t event = TD_NO_EVENT;
+    if (r->trace && (st = td_trace_start(r, &event))) return drain(b, st, err);
     for (uint32_t i = 0; i < p->n_inputs && !st; i++)
         if (b->state_of_input[i] == TD_NO_STATE) st = bind_input(b, i, a->inputs[i], &stage, err);
+    if (r->trace && !st) st = td_trace_end(r, event);
+    td_binding_phase(b, TD_PHASE_THUNKS, 0);
     if (!st) st = td_thunk_run_seq(r, "thunks", &p->thunks);
+    if (r->trace && !st) st = td_trace_begin(r, "copy", "outputs", &event);
     if (!st && a->n_states) st = td_states_keep(b, a, err);
     if (!st) st = outputs_pass(b, stage, false, a->outputs, err);
+    if (r->trace && !st) st = td_trace_end(r, event);
     st = drain(b, st, err);
+    if (r->trace) st = td_trace_finish(r->trace, st, err);
     return st ? st : outputs_pass(b, stage, true, a->outputs, err);
+}
+
+/* On the main stream, with nothing enqueued. */
+static void begin(td_binding_t *b) {
+    td_run_lane(&b->run, 0);
+    for (uint32_t i = 0; i < b->p->n_lanes; i++)
+        atomic_store_explicit(&b->run.lanes[i].at, (const td_thunk_t *)NULL, memory_order_relaxed);
+    td_binding_phase(b, TD_PHASE_INPUTS, 0);
 }
 
 td_status_t td_program_run_with(td_binding_t *b, const td_run_args_t *a, td_err_t *err) {
@@ -222,11 +259,11 @@ td_status_t td_program_run_with(td_binding_t *b, const td_run_args_t *a, td_err_
     r->cancel = a->cancel;
     r->err = err;
     r->n_loops = 0;
-    r->stream = r->lanes[0].stream;
-    r->scratch = r->lanes[0].scratch;
+    begin(b);
     td_status_t st = td_states_begin(b, a, err);
     if (!st) st = run(b, a, err);
     td_states_end(b, a);
+    td_binding_phase(b, TD_PHASE_IDLE, 0);
     r->err = NULL;
     r->cancel = NULL;
     return st;
@@ -245,16 +282,17 @@ td_status_t td_binding_run_once(td_binding_t *b, const void *const *inputs, cons
     uint8_t *stage = b->stage;
     r->err = err;
     r->n_loops = 0;
-    r->stream = r->lanes[0].stream;
-    r->scratch = r->lanes[0].scratch;
+    begin(b);
     for (uint32_t i = 0; i < p->n_inputs && !st; i++)
         if (fixed[i]) st = bind_input(b, i, inputs[i], &stage, err);
+    td_binding_phase(b, TD_PHASE_THUNKS, 0);
     if (!st) st = td_thunk_run_seq(r, "bound thunks", &p->once);
     for (uint32_t i = 0; i < p->n_packs && !st; i++) {
         const td_pack_t *k = &p->packs[i];
         st = ops->pack(r->stream, k->kernel, k->arg, td_thunk_addr(r, &k->from), r->slots[k->slot], r->scratch, err);
     }
     st = drain(b, st, err);
+    td_binding_phase(b, TD_PHASE_IDLE, 0);
     r->err = NULL;
     return st;
 }

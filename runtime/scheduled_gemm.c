@@ -189,6 +189,36 @@ static td_status_t numbers(td_sched_t *s, json_t *j, const td_shape_t *d, Xla__G
     return TD_OK;
 }
 
+/* How exact the product has to be: the higher of the operands' precisions, or an algorithm. */
+static td_status_t precision(td_sched_t *s, json_t *j, Xla__GemmConfigProto *g) {
+    static const char *const precisions[] = {"DEFAULT", "HIGH", "HIGHEST", "PACKED_NIBBLE"};
+    static const char *const algorithms[] = {
+        "ALG_UNSET", "ALG_DOT_ANY_F8_ANY_F8_F32", "ALG_DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM", "ALG_DOT_F16_F16_F16",
+        "ALG_DOT_F16_F16_F32", "ALG_DOT_BF16_BF16_BF16", "ALG_DOT_BF16_BF16_F32", "ALG_DOT_BF16_BF16_F32_X3",
+        "ALG_DOT_BF16_BF16_F32_X6", "ALG_DOT_TF32_TF32_F32", "ALG_DOT_TF32_TF32_F32_X3", "ALG_DOT_F32_F32_F32",
+        "ALG_DOT_F64_F64_F64", "ALG_DOT_BF16_BF16_F32_X9"};
+    json_t *c = json_object_get(j, "precision_config"), *each = json_object_get(c, "operand_precision");
+    int algorithm = 0;
+    for (size_t k = 0; k < json_array_size(each); k++)
+        for (int64_t v = 0; v < 4; v++) {
+            const char *text = json_string_value(json_array_get(each, k));
+            if (text && !strcmp(text, precisions[v]) && v > g->compute_precision) g->compute_precision = v;
+        }
+    td_status_t st = td_sched_enum(s, c, "algorithm", algorithms, sizeof algorithms / sizeof *algorithms, 0, &algorithm);
+    g->has_compute_precision = g->has_precision_algorithm = true;
+    g->precision_algorithm = algorithm;
+    return st;
+}
+
+/* The compiler's choice of an algorithm, which is a number in a list made for that workspace; below 0: none. */
+static td_status_t choice(td_sched_t *s, json_t *j, Xla__Gpu__CublasLtMatmulThunkProto *p) {
+    td_status_t st = td_sched_integer(s, j, "selected_algorithm", 0, &p->algorithm_idx);
+    if (!st) st = td_sched_integer(s, j, "autotune_workspace_size", 0, &p->autotune_workspace_size);
+    p->has_algorithm_idx = p->has_autotune_workspace_size = true;
+    if (p->algorithm_idx < 0) p->algorithm_idx = 0;
+    return st;
+}
+
 static td_status_t gemm(td_sched_t *s, td_sched_out_t *out, const td_sched_instr_t *i, json_t *j) {
     Xla__Gpu__CublasLtMatmulThunkProto *p = TD_NEW(s->arena, Xla__Gpu__CublasLtMatmulThunkProto);
     Xla__GemmConfigProto *g = TD_NEW(s->arena, Xla__GemmConfigProto);
@@ -202,7 +232,8 @@ static td_status_t gemm(td_sched_t *s, td_sched_out_t *out, const td_sched_instr
     const td_shape_t *d = i->in->shape;
     if (d->type == TD_TUPLE) d = d->rank ? d->elements[0] : NULL;
     if (!d || i->in->n_operands < 2) return td_fail(s->err, TD_MALFORMED, "a product without operands or result");
-    if ((st = numbers(s, j, d, g, &e, &amax)) || (st = slices(s, i, e, g->beta != 0, amax, p))) return st;
+    if ((st = numbers(s, j, d, g, &e, &amax)) || (st = precision(s, j, g)) || (st = choice(s, j, p)) ||
+        (st = slices(s, i, e, g->beta != 0, amax, p))) return st;
     const td_shape_t *c = g->beta != 0 ? i->in->operands[2]->shape : NULL;
     if ((st = matrices(s, j, i->in->operands[0]->shape, i->in->operands[1]->shape, c, d, g)) ||
         (st = td_sched_add(s, out, i->in->name, XLA__GPU__THUNK_PROTO__IMPL_CUBLAS_LT_MATMUL_THUNK, &t)))

@@ -16,7 +16,8 @@ td_status_t td_program_state_check(const td_program_t *p, uint32_t input, uint32
     const td_io_t *in = td_program_input(p, input), *out = td_program_output(p, output);
     char x[160], y[160];
     if (!in) return td_fail(err, TD_NOTFOUND, "state: there is no input %u, the program has %u", input, p->n_inputs);
-    if (!out) return td_fail(err, TD_NOTFOUND, "state: there is no output %u, the program has %u", output, p->n_outputs);
+    if (!out)
+        return td_fail(err, TD_NOTFOUND, "state: there is no output %u, the program has %u", output, p->n_outputs);
     if (p->bound && p->bound[input])
         return td_fail(err, TD_USAGE, "state: input %u ('%s') is a weight, which never changes", input, in->name);
     if (td_type_is_array(in->shape->type) && td_shape_equal(in->shape, out->shape)) return TD_OK;

@@ -37,6 +37,7 @@ typedef struct td_cuda_device {
     pthread_mutex_t lib_lock;
     td_cuda_lib_open_t *libs; /* lib.h: those that programs have needed */
     CUmodule own;             /* own.h; under lib_lock; NULL until then */
+    td_device_t *host;        /* on_host.c; under lib_lock; NULL until then */
     atomic_bool poisoned;
     td_err_t cause;
 } td_cuda_device_t;
@@ -91,6 +92,12 @@ td_status_t td_cuda_stage_down(td_cuda_device_t *d, td_cuda_stage_t *s, CUstream
                                uint64_t bytes, td_err_t *err);
 /* After the stream ran empty: what came down goes to its places; with failed, it is dropped. */
 void td_cuda_stage_flush(td_cuda_stage_t *s, bool failed);
+
+/* tape.c: as runtime/device.h says */
+td_status_t td_cuda_tape_create(td_device_t *dev, uint32_t most, td_tape_t **out, td_err_t *err);
+void td_cuda_tape_destroy(td_tape_t *t);
+td_status_t td_cuda_stamp(td_stream_t *s, td_tape_t *t, uint32_t i, td_err_t *err);
+td_status_t td_cuda_tape_read(td_tape_t *t, uint32_t n, uint64_t *out_ns, td_err_t *err);
 
 /* module.c: images loaded into the context. Equal images are one module while it is in use, except those with
  * variables that kernels change: of such, each kernel has its own, or each program if the image is the artifact's one

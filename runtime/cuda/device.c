@@ -91,6 +91,7 @@ static void destroy(td_device_t *dev) {
         d->cu.cuCtxSynchronize();
         td_cuda_libs_close(d);
         if (d->own) d->cu.cuModuleUnload(d->own);
+        td_device_destroy(d->host);
         while (d->modules) td_cuda_module_put(d, d->modules); /* there are none when all programs are gone */
         td_cuda_pool_destroy(d);
         td_cuda_leave(d);
@@ -108,6 +109,8 @@ static const td_device_ops_t ops = {
     .copy = td_cuda_copy, .upload = td_cuda_upload, .download = td_cuda_download, .memset32 = td_cuda_memset32,
     .kernel_lower = td_cuda_kernel_lower, .library_lower = td_cuda_library_lower, .launch = launch,
     .kernel_release = kernel_release,
+    .tape_create = td_cuda_tape_create, .tape_destroy = td_cuda_tape_destroy, .stamp = td_cuda_stamp,
+    .tape_read = td_cuda_tape_read,
 };
 
 /* ---- opening ---- */

@@ -1,41 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fourier transforms through cuFFT. The plan is made at load, without memory of its own: its work area lies in the
  * launch's scratch. cuFFT takes nested strides and one batch; what the layouts have beyond that is a loop of calls.
- * Declarations are facts of the public header cufft.h; how XLA calls it: xla/stream_executor/cuda/cuda_fft.cc. */
+ * How XLA calls it: xla/stream_executor/cuda/cuda_fft.cc. */
 #include <stdio.h>
 
 #include "base/checked.h"
+#include "runtime/cuda/fft.h"
 #include "runtime/cuda/lib.h"
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/own.h"
 
-typedef int cufftHandle;
-enum { CUFFT_SUCCESS = 0, CUFFT_ALLOC_FAILED = 2, CUFFT_R2C = 0x2a, CUFFT_C2R = 0x2c, CUFFT_C2C = 0x29, CUFFT_D2Z = 0x6a,
-    CUFFT_Z2D = 0x6c, CUFFT_Z2Z = 0x69, CUFFT_FORWARD = -1, CUFFT_INVERSE = 1 };
 enum { LEAST = 11000, /* of CUDA 12.0 */ WORK_ALIGN = 256 };
 
-#define SYMBOLS(X)                                                                                                     \
-    X(1, int, cufftGetVersion, (int *version))                                                                         \
-    X(1, int, cufftCreate, (cufftHandle *plan))                                                                        \
-    X(1, int, cufftDestroy, (cufftHandle plan))                                                                        \
-    X(1, int, cufftSetAutoAllocation, (cufftHandle plan, int on))                                                      \
-    X(1, int, cufftMakePlanMany64, (cufftHandle plan, int rank, long long *n, long long *in_embed, long long in_stride, \
-                                    long long in_dist, long long *out_embed, long long out_stride, long long out_dist,  \
-                                    int type, long long batch, size_t *work_bytes))                                     \
-    X(1, int, cufftSetWorkArea, (cufftHandle plan, void *work))                                                        \
-    X(1, int, cufftSetStream, (cufftHandle plan, CUstream stream))                                                     \
-    X(1, int, cufftExecC2C, (cufftHandle plan, void *in, void *out, int direction))                                    \
-    X(1, int, cufftExecR2C, (cufftHandle plan, void *in, void *out))                                                   \
-    X(1, int, cufftExecC2R, (cufftHandle plan, void *in, void *out))                                                   \
-    X(1, int, cufftExecZ2Z, (cufftHandle plan, void *in, void *out, int direction))                                    \
-    X(1, int, cufftExecD2Z, (cufftHandle plan, void *in, void *out))                                                   \
-    X(1, int, cufftExecZ2D, (cufftHandle plan, void *in, void *out))
-
 typedef struct fft_lib {
-    SYMBOLS(TD_CUDA_LIB_MEMBER)
+    TD_FFT_SYMBOLS(TD_CUDA_LIB_MEMBER)
 } fft_lib_t;
 #define ROW(needed, type, name, args) TD_CUDA_LIB_ROW(fft_lib_t, needed, name)
-static const td_cuda_symbol_t symbols[] = {SYMBOLS(ROW)};
+static const td_cuda_symbol_t symbols[] = {TD_FFT_SYMBOLS(ROW)};
 
 static td_status_t start(td_cuda_device_t *d, void *lib, const char *file, td_err_t *err);
 static const td_cuda_lib_t library = {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/library.h"
 
 /* Tensor maps are of unsigned integers as wide as an element, as XLA's. */
 enum { MAP_U8 = 0, MAP_U16 = 1, MAP_U32 = 2, MAP_U64 = 4 };
@@ -225,8 +225,6 @@ static td_status_t lower(kernel_t *k, const td_kernel_desc_t *desc, td_arena_t *
     const td_launch_t *l = desc->launch;
     const td_cubin_kernel_t *c = NULL;
     td_status_t st;
-    if (l->kind == TD_IMAGE_SYMBOL)
-        return td_fail(err, TD_UNSUPPORTED, "is a kernel linked into XLA itself, which this build does not have yet");
     if (l->kind == TD_IMAGE_NONE) return td_fail(err, TD_MALFORMED, "the artifact holds no code for it");
     if (l->n_tma > TD_LIMIT_TMA_ARGS || l->n_params > TD_LIMIT_KERNEL_ARGS)
         return td_fail(err, TD_INTERNAL, "%u tensor maps, %u parameters", l->n_tma, l->n_params);
@@ -246,6 +244,7 @@ td_status_t td_cuda_kernel_lower(td_device_t *dev, const td_kernel_desc_t *desc,
     if (st) return st;
     if (!desc->launch)
         return td_fail(err, TD_MALFORMED, "kernel '%s': the thunk does not say what to launch", desc->name ? desc->name : "");
+    if (desc->launch->kind == TD_IMAGE_SYMBOL) return td_cuda_symbol_lower(d, desc, arena, out, out_scratch, err);
     kernel_t *k = TD_NEW(arena, kernel_t);
     if (!k) return td_arena_fail(arena, err);
     k->base = (td_kernel_t){.launch = launch, .release = release};

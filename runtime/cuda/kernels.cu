@@ -48,3 +48,36 @@ template <typename T> static __device__ void update(T *r, T *x, uint64_t n) {
 }
 KERNEL __launch_bounds__(256) td_cholesky_update_f32(float *r, float *x, uint64_t n) { update(r, x, n); }
 KERNEL __launch_bounds__(256) td_cholesky_update_f64(double *r, double *x, uint64_t n) { update(r, x, n); }
+
+/* A block for each row: the next best again and again, each time the best of those that come after the last one. That
+ * is k * n / 256 steps, little for the k of sampling and beam search; no scratch, no sorting. */
+KERNEL __launch_bounds__(256) td_topk(const uint8_t *x, uint8_t *values, int32_t *positions, uint64_t batch, uint64_t n,
+                                      uint64_t k, uint32_t bytes, uint32_t order) {
+    __shared__ uint64_t keys[256];
+    __shared__ uint32_t at[256];
+    uint32_t t = threadIdx.x;
+    for (uint64_t row = blockIdx.x; row < batch; row += gridDim.x) {
+        const uint8_t *from = x + row * n * bytes;
+        uint64_t last = 0;
+        uint32_t last_at = TD_BODY_NOWHERE;
+        for (uint64_t i = row * k; i < (row + 1) * k; i++) {
+            uint64_t best = 0;
+            uint32_t best_at = TD_BODY_NOWHERE;
+            for (uint32_t j = t; j < n; j += 256) {
+                uint64_t v = td_body_key(from, j, bytes, order);
+                bool after = last_at == TD_BODY_NOWHERE || td_body_before(last, last_at, v, j);
+                if (after && td_body_before(v, j, best, best_at)) best = v, best_at = j;
+            }
+            keys[t] = best, at[t] = best_at;
+            for (uint32_t s = 128; s; s >>= 1) {
+                __syncthreads();
+                if (t < s && td_body_before(keys[t + s], at[t + s], keys[t], at[t])) keys[t] = keys[t + s], at[t] = at[t + s];
+            }
+            __syncthreads();
+            last = keys[0], last_at = at[0];
+            if (t < bytes) values[i * bytes + t] = from[(uint64_t)last_at * bytes + t];
+            if (!t) positions[i] = (int32_t)last_at;
+            __syncthreads();
+        }
+    }
+}

@@ -47,6 +47,27 @@ TD_BODY void td_body_pivots(const int32_t *pivots, int32_t *permutation, int32_t
     }
 }
 
+/* Order of top-k: an element's bits become a number, larger = earlier; equal ones by position. */
+enum { TD_BODY_SIGNED = 1, TD_BODY_FLOAT = 2, TD_BODY_SMALLEST = 4, TD_BODY_ZEROS_EQUAL = 8 };
+#define TD_BODY_NOWHERE 0xffffffffu
+TD_BODY uint64_t td_body_key(const uint8_t *p, uint64_t i, uint32_t bytes, uint32_t order) {
+    uint64_t sign = 1ull << (8 * bytes - 1), mask = sign | (sign - 1);
+    uint64_t v = bytes == 1   ? p[i]
+                 : bytes == 2 ? ((const uint16_t *)(const void *)p)[i]
+                 : bytes == 4 ? ((const uint32_t *)(const void *)p)[i]
+                              : ((const uint64_t *)(const void *)p)[i];
+    if (order & TD_BODY_SIGNED) v ^= sign;
+    if (order & TD_BODY_FLOAT) {
+        if (order & TD_BODY_ZEROS_EQUAL && v == sign) v = 0;
+        v = v & sign ? ~v & mask : v | sign;
+    }
+    return order & TD_BODY_SMALLEST ? ~v & mask : v;
+}
+/* Does a, at position i, come before b, at j? What is nowhere comes last. */
+TD_BODY int td_body_before(uint64_t a, uint32_t i, uint64_t b, uint32_t j) {
+    return i != TD_BODY_NOWHERE && (j == TD_BODY_NOWHERE || a > b || (a == b && i < j));
+}
+
 /* A rotation applied to element i of a row and of x. */
 #define TD_BODY_ROTATE(T, row, x, i, c, s)                                   \
     do {                                                                     \

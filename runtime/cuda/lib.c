@@ -23,13 +23,15 @@ static td_status_t resolve(const td_cuda_lib_t *lib, void *handle, const char *f
 }
 
 /* The newest file that loads, among those that the driver serves. */
-static td_status_t find(const td_cuda_device_t *d, const td_cuda_lib_t *lib, void **out, const char **file, td_err_t *err) {
+static td_status_t find(const td_cuda_device_t *d, const td_cuda_lib_t *lib, void **out, const char **file,
+                        td_err_t *err) {
     char tried[256] = "", why[256] = "";
     for (size_t i = 0; i < sizeof lib->files / sizeof *lib->files && lib->files[i].file; i++) {
         const td_cuda_soname_t *f = &lib->files[i];
         size_t n = strlen(tried);
         if (f->driver > d->cu.version) {
-            snprintf(tried + n, sizeof tried - n, "%s%s (for drivers of CUDA %d and newer)", n ? ", " : "", f->file, f->driver / 1000);
+            snprintf(tried + n, sizeof tried - n, "%s%s (for drivers of CUDA %d and newer)", n ? ", " : "", f->file,
+                     f->driver / 1000);
             continue;
         }
         *out = dlopen(f->file, RTLD_NOW | RTLD_LOCAL);
@@ -40,8 +42,8 @@ static td_status_t find(const td_cuda_device_t *d, const td_cuda_lib_t *lib, voi
         if (text && (!*why || !strstr(text, "cannot open shared object file"))) snprintf(why, sizeof why, "%s", text);
         snprintf(tried + n, sizeof tried - n, "%s%s", n ? ", " : "", f->file);
     }
-    return td_fail(err, TD_UNSUPPORTED, "none of %s can be loaded (the driver serves CUDA %d.%d)%s%s; install %s", tried,
-                   d->cu.version / 1000, d->cu.version % 1000 / 10, *why ? ": " : "", why, lib->package);
+    return td_fail(err, TD_UNSUPPORTED, "none of %s can be loaded (the driver serves CUDA %d.%d)%s%s; install %s",
+                   tried, d->cu.version / 1000, d->cu.version % 1000 / 10, *why ? ": " : "", why, lib->package);
 }
 
 static td_status_t open_one(td_cuda_device_t *d, const td_cuda_lib_t *lib, td_cuda_lib_open_t *o, td_err_t *err) {
@@ -86,7 +88,8 @@ td_status_t td_cuda_lib_get(td_cuda_device_t *d, const td_cuda_lib_t *lib, const
 td_status_t td_cuda_lib_version(const td_cuda_lib_t *lib, const char *file, long version, long least, const char *have,
                                 const char *want, td_err_t *err) {
     if (version >= least) return TD_OK;
-    return td_fail(err, TD_UNSUPPORTED, "%s is %s %s, needed is %s or newer; install %s", file, lib->name, have, want, lib->package);
+    return td_fail(err, TD_UNSUPPORTED, "%s is %s %s, needed is %s or newer; install %s", file, lib->name, have, want,
+                   lib->package);
 }
 
 void td_cuda_libs_close(td_cuda_device_t *d) {

@@ -2,18 +2,20 @@
 /* Library operations, each by a library of its own that is loaded when a program needs it. */
 #include "runtime/cuda/library.h"
 
+#include "runtime/cuda/blas.h"
+
 static const struct {
     td_cuda_lower_fn lower; /* NULL: this build does not have it */
     const char *op, *library;
 } rows[TD_LIBRARY_OP_COUNT] = {
-    [TD_OP_GEMM] = {NULL, "matrix products", "cuBLASLt"},
+    [TD_OP_GEMM] = {td_cuda_gemm_lower, "matrix products", "cuBLASLt"},
     [TD_OP_NORM] = {NULL, "normalisations", "cuDNN"},
     [TD_OP_CONV] = {NULL, "convolutions", "cuDNN"},
     [TD_OP_FFT] = {td_cuda_fft_lower, "Fourier transforms", "cuFFT"},
-    [TD_OP_TRIANGULAR_SOLVE] = {NULL, "triangular systems", "cuBLAS"},
-    [TD_OP_TOPK] = {NULL, "top-k", "a kernel of XLA's own"},
+    [TD_OP_TRIANGULAR_SOLVE] = {td_cuda_triangular_lower, "triangular systems", "cuBLAS"},
+    [TD_OP_TOPK] = {td_cuda_topk_lower, "top-k", "a kernel of our own"},
     [TD_OP_ATTENTION] = {NULL, "attention", "cuDNN"},
-    [TD_OP_CUSTOM_CALL] = {NULL, "custom calls", "the handler of that name"},
+    [TD_OP_CUSTOM_CALL] = {td_cuda_custom_lower, "custom calls", "the handler of that name"},
 };
 
 td_status_t td_cuda_library_lower(td_device_t *dev, td_library_op_t op, const void *desc, td_arena_t *arena,
@@ -23,10 +25,6 @@ td_status_t td_cuda_library_lower(td_device_t *dev, td_library_op_t op, const vo
     if (rows[op].lower) {
         td_status_t st = td_cuda_enter(d, err);
         return st ? st : rows[op].lower(d, desc, arena, out, out_scratch, err);
-    }
-    if (op == TD_OP_CUSTOM_CALL) {
-        const td_custom_call_desc_t *c = desc;
-        return td_fail(err, TD_UNSUPPORTED, "custom call '%s': this build has no CUDA handlers", c->target);
     }
     return td_fail(err, TD_UNSUPPORTED, "%s take %s, which this build does not call yet on CUDA devices", rows[op].op,
                    rows[op].library);

@@ -235,3 +235,22 @@ td_status_t td_linalg_threefry(const td_custom_call_desc_t *d, int64_t *out, td_
     *out = same->count;
     return TD_OK;
 }
+
+td_status_t td_linalg_geev(const td_custom_call_desc_t *d, td_linalg_t *l, td_err_t *err) {
+    bool left = false, right = false;
+    td_status_t s = td_hc_arity(d, 1, 5, err);
+    if (s || (s = td_hc_bool(d, "left", &left, err)) || (s = td_hc_bool(d, "right", &right, err)) ||
+        (s = td_hc_mats("a", d->operands[0], TD_COL_MAJOR, &l->a, err)) || (s = square(&l->a, err)) ||
+        (s = general(d, l, err)))
+        return s;
+    l->left = left, l->vectors = right;
+    td_type_t t = l->a.type, complex_type = td_real_of(t) == TD_F32 ? TD_C64 : TD_C128;
+    int n = l->a.rows;
+    bool real = d->results[1]->type == t && !td_type_is_complex(t);
+    l->algorithm = real;
+    if ((s = td_hc_vec("w", d->results[1], real ? t : complex_type, l->a.batch, real ? 2 * (int64_t)n : n, err)) ||
+        (left && (s = td_hc_expect("vl", d->results[2], t, TD_COL_MAJOR, l->a.batch, 2, n, n, err))) ||
+        (right && (s = td_hc_expect("vr", d->results[3], t, TD_COL_MAJOR, l->a.batch, 2, n, n, err))))
+        return s;
+    return td_hc_batch("info", d->results[4], TD_S32, l->a.batch, err);
+}

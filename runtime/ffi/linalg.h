@@ -40,6 +40,9 @@ TD_LINALG(syrk);
 TD_LINALG(gesvd);
 /* a [B,m,n] -> out, s real [B,k], u [B,m,m or k], v [B,n,n or k], info s32 [B]; attributes full_matrices, compute_uv */
 TD_LINALG(gesvdj);
+/* a [B,n,n] -> out, w complex [B,n] (of a real a also real [B,2n]: `algorithm` is then 1), vl, vr [B,n,n], info s32
+ * [B]; attributes left, right: vectors that are wanted (`left`, `vectors`) */
+TD_LINALG(geev);
 /* dl, d, du [B,m], b [B,m,n] -> x [B,m,n]: `a` is b */
 TD_LINALG(tridiagonal);
 /* R [n,n] row-major, x [n] -> R', x'; f32 and f64, no batch but 0 or 1 */

@@ -147,6 +147,7 @@ struct td_hlo_instr {
     const td_scatter_dims_t *scatter;
     const td_conv_dims_t *conv;       /* convolution and convolution custom calls */
     int64_t feature_group_count, batch_group_count; /* at least 1 */
+    int32_t precision; /* of dots and convolutions, the highest of the operands': 0 default, 1 high, 2 highest */
     td_cmp_dir_t direction;
     bool total_order;   /* compare: TOTAL of floats */
     bool is_stable;     /* sort */

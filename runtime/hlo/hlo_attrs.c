@@ -97,6 +97,23 @@ static const char *text(td_arena_t *arena, const char *s) {
     return s ? td_arena_strndup(arena, s, strlen(s)) : "";
 }
 
+/* The largest element of field 1, operand_precision, of a PrecisionConfig: small numbers, each of one byte. Anything
+ * else says nothing. Source: xla_data.proto. */
+static int32_t precision_of(const uint8_t *p, size_t n) {
+    int32_t most = 0;
+    for (size_t i = 0; i + 1 < n;) {
+        const bool packed = p[i] == 0x0a;
+        size_t count = 1;
+        if (!packed && p[i] != 0x08) return most;
+        i++;
+        if (packed) count = p[i++];
+        if (count > n - i) return most;
+        for (; count; count--, i++)
+            if (p[i] > most && p[i] <= 2) most = p[i];
+    }
+    return most;
+}
+
 td_status_t td_hlo_parse_attrs(td_arena_t *arena, const Xla__HloInstructionProto *p, td_hlo_instr_t *in,
                                td_err_t *err) {
     td_status_t st;
@@ -108,6 +125,7 @@ td_status_t td_hlo_parse_attrs(td_arena_t *arena, const Xla__HloInstructionProto
     in->tuple_index = p->tuple_index;
     in->feature_group_count = p->feature_group_count > 0 ? p->feature_group_count : 1;
     in->batch_group_count = p->batch_group_count > 0 ? p->batch_group_count : 1;
+    in->precision = precision_of(p->precision_config.data, p->precision_config.len);
     in->is_stable = p->is_stable;
     in->largest = p->largest;
     in->exponent_bits = p->exponent_bits;

@@ -113,6 +113,41 @@ static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *buf
     }
     return td_queue_push(queue_of(s), &(td_item_t){.kind = TD_ITEM_LAUNCH, .u.launch = {k, scratch}}, bufs, n, err);
 }
+/* ---- traces ---- */
+struct td_tape {
+    const td_alloc_t *alloc;
+    uint32_t most;
+    uint64_t at[]; /* 0: not reached */
+};
+static size_t tape_bytes(uint32_t most) { return sizeof(td_tape_t) + most * sizeof(uint64_t); }
+
+static td_status_t tape_create(td_device_t *dev, uint32_t most, td_tape_t **out, td_err_t *err) {
+    td_tape_t *t = dev->alloc->get(dev->alloc->ctx, tape_bytes(most), 16);
+    if (!t) return td_fail(err, TD_NOMEM, "no memory for a trace of %u stamps", most);
+    memset(t, 0, tape_bytes(most));
+    t->alloc = dev->alloc, t->most = most;
+    *out = t;
+    return TD_OK;
+}
+static void tape_destroy(td_tape_t *t) {
+    if (t) t->alloc->put(t->alloc->ctx, t, tape_bytes(t->most));
+}
+static td_status_t stamp(td_stream_t *s, td_tape_t *t, uint32_t i, td_err_t *err) {
+    t->at[i] = 0;
+    if (queue_of(s)) return td_queue_push(queue_of(s), &(td_item_t){.kind = TD_ITEM_STAMP, .u.stamp = &t->at[i]}, NULL, 0, err);
+    return td_item_run(&(td_item_t){.kind = TD_ITEM_STAMP, .u.stamp = &t->at[i]}, NULL, err);
+}
+static td_status_t tape_read(td_tape_t *t, uint32_t n, uint64_t *out_ns, td_err_t *err) {
+    (void)err;
+    for (uint32_t i = 0; i < n; i++)
+        out_ns[i] = !t->at[0] || !t->at[i] ? TD_NO_TIME : t->at[i] < t->at[0] ? 0 : t->at[i] - t->at[0];
+    return TD_OK;
+}
+static bool stream_running(td_stream_t *s, const td_kernel_t **out) {
+    *out = NULL;
+    return queue_of(s) && td_queue_running(queue_of(s), out);
+}
+
 static uint64_t pack_bytes(const td_kernel_t *k, uint32_t arg) { return k->pack_bytes ? k->pack_bytes(k, arg) : 0; }
 static td_status_t pack(td_stream_t *s, td_kernel_t *k, uint32_t arg, const void *from, void *to, void *scratch, td_err_t *err) {
     td_status_t st = stream_sync(s, err);
@@ -129,6 +164,8 @@ static const td_device_ops_t ops = {
     .event_destroy = event_destroy, .event_record = event_record, .stream_wait = stream_wait, .copy = copy,
     .upload = copy, .download = copy, .memset32 = memset32, .kernel_lower = td_host_kernel_lower,
     .library_lower = td_host_library_lower, .launch = launch, .pack_bytes = pack_bytes, .pack = pack, .kernel_release = kernel_release,
+    .tape_create = tape_create, .tape_destroy = tape_destroy, .stamp = stamp, .tape_read = tape_read,
+    .stream_running = stream_running,
 };
 
 /* Is the option NAME=NUMBER? Its value then, with *end behind it. */

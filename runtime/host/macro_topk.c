@@ -1,30 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The opcode topk and the custom call __gpu$TopK: k from the result's shape, along the last dimension, any layout.
- * The call always takes the largest; its text config may say `order = "TOTAL"` or `"PARTIAL"` (-0 equals +0). An
- * attached comparator is that order again and not needed. A third result is a workspace and left alone. */
-#include <string.h>
-
+ * A third result is a workspace and left alone. */
 #include "runtime/host/macro_ops.h"
 #include "runtime/host/topk.h"
+#include "runtime/topk_desc.h"
 
 typedef struct topk {
     td_topk_desc_t d;
     td_dims_t x, values, positions; /* where rows start */
     int64_t x_step, value_step, position_step;
 } topk_t;
-
-static td_status_t config(const td_hlo_instr_t *instr, td_topk_desc_t *d, td_err_t *err) {
-    if (instr->opcode == TD_HLO_TOPK) {
-        d->smallest = !instr->largest;
-        return TD_OK;
-    }
-    const char *order = instr->backend_config ? strstr(instr->backend_config, "order = \"") : NULL;
-    if (!order) return TD_OK;
-    order += strlen("order = \"");
-    d->zeros_equal = !strncmp(order, "PARTIAL\"", 8);
-    TD_NEED_AS(TD_UNSUPPORTED, d->zeros_equal || !strncmp(order, "TOTAL\"", 6), "order %.16s", order);
-    return TD_OK;
-}
 
 /* All but the last dimension, and the last one's stride. */
 static int64_t rows(const td_shape_t *s, td_dims_t *out) {
@@ -49,7 +34,7 @@ td_status_t td_topk_prepare(const td_hlo_instr_t *instr, td_arena_t *arena, void
     topk_t *t = TD_NEW(arena, topk_t);
     if (!t) return td_arena_fail(arena, err);
     t->d = (td_topk_desc_t){.type = x->type, .n = x->dims[last], .k = v->dims[last]};
-    td_status_t s = config(instr, &t->d, err);
+    td_status_t s = td_topk_order(instr, &t->d, err);
     if (s) return s;
     t->x_step = rows(x, &t->x);
     t->value_step = rows(v, &t->values);

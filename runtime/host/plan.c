@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "runtime/host/types.h"
+#include "runtime/topk_desc.h"
 
 td_status_t td_plan_unsupported(const td_hlo_instr_t *in, td_err_t *err) {
     return td_fail(err, TD_UNSUPPORTED, "%s: %s is not supported by the host device", in->name,
@@ -78,7 +79,7 @@ static td_status_t add_const(td_plan_t *p, const td_hlo_instr_t *in, uint32_t *i
 
 /* The macro op of an instruction; some custom calls are opcodes by another name. */
 static const td_host_op_kind_t *macro_of(const td_hlo_instr_t *in) {
-    bool topk = in->opcode == TD_HLO_CUSTOM_CALL && in->custom_call_target && !strcmp(in->custom_call_target, "__gpu$TopK");
+    bool topk = td_is_topk_call(in);
     return td_host_op_find(topk ? TD_HLO_TOPK : in->opcode);
 }
 

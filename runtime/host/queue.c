@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 
 /* In words of 8 bytes. Twice the largest item, so that one fits behind any padding. */
@@ -55,6 +56,7 @@ td_status_t td_item_run(const td_item_t *item, void *const *bufs, td_err_t *err)
     }
     case TD_ITEM_LAUNCH: return item->u.launch.kernel->run(item->u.launch.kernel, bufs, item->u.launch.scratch, err);
     case TD_ITEM_WAIT: return td_position_wait(item->u.wait, err);
+    case TD_ITEM_STAMP: *item->u.stamp = td_now_ns(td_clock_system()); return TD_OK;
     }
     return TD_OK;
 }
@@ -78,7 +80,7 @@ static void step(td_queue_t *q) {
     bool skip = q->failed_at;
     q->busy = true;
     pthread_mutex_unlock(&q->lock);
-    if (q->delayed) delay(q);
+    if (q->delayed && e->item.kind != TD_ITEM_STAMP) delay(q);
     if (!skip) st = td_item_run(&e->item, (void **)(void *)(e + 1), &err);
     pthread_mutex_lock(&q->lock);
     q->busy = false;
@@ -186,6 +188,18 @@ td_status_t td_queue_sync(td_queue_t *q, td_err_t *err) {
     q->failed_at = 0;
     pthread_mutex_unlock(&q->lock);
     return st;
+}
+
+bool td_queue_running(td_queue_t *q, const td_kernel_t **out) {
+    *out = NULL;
+    pthread_mutex_lock(&q->lock);
+    bool busy = q->busy;
+    if (busy) { /* the entry of a running item is the ring's first, and no padding any more */
+        const entry_t *e = (const entry_t *)(void *)&q->ring[q->head % RING_WORDS];
+        if (e->item.kind == TD_ITEM_LAUNCH) *out = e->item.u.launch.kernel;
+    }
+    pthread_mutex_unlock(&q->lock);
+    return busy;
 }
 
 /* Signals belong to the threads of the program, so the worker is born with all of them blocked. */

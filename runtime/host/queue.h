@@ -30,12 +30,13 @@ typedef struct td_position {
 } td_position_t;
 
 typedef struct td_item {
-    enum { TD_ITEM_COPY, TD_ITEM_FILL, TD_ITEM_LAUNCH, TD_ITEM_WAIT } kind;
+    enum { TD_ITEM_COPY, TD_ITEM_FILL, TD_ITEM_LAUNCH, TD_ITEM_WAIT, TD_ITEM_STAMP } kind;
     uint32_t value; /* FILL */
     union {
         struct { void *dst; const void *src; uint64_t bytes; } move; /* COPY, FILL */
         struct { const td_kernel_t *kernel; void *scratch; } launch; /* the bufs follow in the ring */
         td_position_t wait;
+        uint64_t *stamp; /* receives the time, in nanoseconds of the system's clock */
     } u;
 } td_item_t;
 
@@ -54,6 +55,8 @@ td_position_t td_queue_record(const td_queue_t *q);
 /* Blocks the calling thread; fails as the queue did before the position. */
 td_status_t td_position_wait(td_position_t p, td_err_t *err);
 td_status_t td_queue_sync(td_queue_t *q, td_err_t *err);
+/* Does an item run now, and which kernel (NULL: it is none)? Thread: any. */
+bool td_queue_running(td_queue_t *q, const td_kernel_t **out);
 
 /* One item in the calling thread. */
 td_status_t td_item_run(const td_item_t *item, void *const *bufs, td_err_t *err);

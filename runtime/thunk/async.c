@@ -58,17 +58,14 @@ td_status_t td_async_start_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_th
 /* On an error too, the end is recorded: whoever waits for it must not go ahead of what is running already. */
 td_status_t td_async_start_enqueue(td_run_t *r, const td_thunk_t *t) {
     const td_device_ops_t *ops = r->dev->ops;
-    td_lane_t here = {r->stream, r->scratch};
-    const td_lane_t *there = t->stream_use == TD_STREAM_MAIN ? &here : &r->lanes[t->lane];
-    td_status_t st = ops->event_record(here.stream, r->fork, r->err);
-    if (!st && r->dropped != 2 * t->pair) st = ops->stream_wait(there->stream, r->fork, r->err);
+    uint32_t here = r->lane, there = t->stream_use == TD_STREAM_MAIN ? here : t->lane;
+    td_status_t st = ops->event_record(r->stream, r->fork, r->err);
+    if (!st && r->dropped != 2 * t->pair) st = ops->stream_wait(r->lanes[there].stream, r->fork, r->err);
     if (st) return st;
-    r->stream = there->stream;
-    r->scratch = there->scratch;
+    td_run_lane(r, there);
     st = td_thunk_run_seq(r, "thunks", &t->seqs[0]);
-    td_status_t recorded = ops->event_record(there->stream, r->ends[t->pair], st ? NULL : r->err);
-    r->stream = here.stream;
-    r->scratch = here.scratch;
+    td_status_t recorded = ops->event_record(r->stream, r->ends[t->pair], st ? NULL : r->err);
+    td_run_lane(r, here);
     return st ? st : recorded;
 }
 

@@ -2,8 +2,10 @@
 /* convolution: what cuDNN is asked for, and convolution_reorder, the permutation of a filter that its
  * int8x32 convolutions want. Shapes come from conv_descriptor alone: those beside the slices are the
  * buffers' own, from before bitcasts. window and dnums describe the forward relation of input, filter
- * and output in every kind. The algorithm and the scratch buffer have no meaning here.
+ * and output in every kind. The scratch buffer has no meaning here.
  * Source: xla/service/gpu/gpu_conv_runner.proto and .cc, xla/backends/gpu/runtime/convolution_thunk.cc. */
+#include <string.h>
+
 #include "base/checked.h"
 #include "executable.pb-c.h"
 #include "runtime/conv_desc.h"
@@ -67,6 +69,15 @@ static td_conv_dims_t dimension_numbers(const Xla__ConvolutionDimensionNumbers *
                             {p->output_spatial_dimensions, (uint32_t)p->n_output_spatial_dimensions}};
 }
 
+/* The engine that was chosen when the program was compiled with a GPU at hand; -1 stands for none. */
+static void algorithm(const StreamExecutor__Dnn__AlgorithmProto *p, td_conv_desc_t *d) {
+    if (!p || p->algo_id < 0 || p->n_tuning_knobs > TD_CONV_KNOBS) return;
+    d->has_algorithm = true;
+    d->algorithm = p->algo_id;
+    for (size_t i = 0; i < p->n_tuning_knobs; i++)
+        d->knobs[d->n_knobs++] = (td_conv_knob_t){p->tuning_knobs[i]->key, p->tuning_knobs[i]->value};
+}
+
 static td_status_t config(td_parse_t *c, const Xla__Gpu__CudnnConvBackendConfig *b, size_t n_operands,
                           td_conv_desc_t *d) {
     d->scale = 1;
@@ -74,6 +85,7 @@ static td_status_t config(td_parse_t *c, const Xla__Gpu__CudnnConvBackendConfig 
     if (!b) return d->fused ? td_fail(c->err, TD_MALFORMED, "fused convolution without a configuration") : TD_OK;
     if (b->serialized_graph && b->serialized_graph[0])
         return td_fail(c->err, TD_UNSUPPORTED, "convolution with a serialized graph is not supported");
+    algorithm(b->algorithm, d);
     d->reordered = b->filter_and_bias_reordering_oneof_case && b->reordered_int8_nchw_vect;
     int act = (int)b->activation_mode;
     if (!d->fused) {
@@ -150,6 +162,9 @@ td_status_t td_convolution_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_th
               : kind == BACKWARD_DATA ? TD_CONV_BACKWARD_DATA
                                       : TD_CONV_FORWARD;
     d->fused = kind == FUSED;
+    const td_hlo_instr_t *instr =
+        t->annotation && c->m->hlo ? td_hlo_find(c->m->hlo, t->annotation, strlen(t->annotation)) : NULL;
+    d->exact = instr && instr->precision == 2;
     if ((st = config(c, p->backend_config, n, d)) || (st = td_thunk_args(c, t, 3u + d->has_bias + d->has_side)) ||
         (st = describe(c, p, m, t, d)))
         return st;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cublas_lt_matmul: matrices are read only through gemm_config's layouts; the slices' own shapes are those of
- * whatever produced the buffers. Algorithm, precision and compute type concern the GPU only.
- * Sources: xla/stream_executor/gpu/gpu_blas_lt.proto, cuda/cuda_blas_lt.cc (epilogues, scales). */
+ * whatever produced the buffers.
+ * Sources: xla/stream_executor/gpu/gpu_blas_lt.proto, gpu_blas_lt.cc (compute types), cuda/cuda_blas_lt.cc (epilogues,
+ * scales), xla/service/algorithm_util.cc. */
 #include "runtime/thunk/gemm.h"
 
 #include "base/checked.h"
@@ -52,6 +53,33 @@ static td_status_t batches(td_parse_t *c, const char *what, td_matrix_t *m, int6
     return TD_OK;
 }
 
+/* Numbers of PrecisionConfig.Algorithm. */
+enum { ALG_UNSET = 0, ALG_F8_FAST = 2, ALG_F16 = 3, ALG_BF16_F32 = 6, ALG_TF32 = 9 };
+enum { PRECISION_HIGHEST = 2 };
+
+/* Without an algorithm, f32 products of the default precision are rounded to TF32, as XLA has it. */
+static td_compute_t compute(const Xla__GemmConfigProto *g, const td_gemm_desc_t *d) {
+    int alg = g->precision_algorithm, given = (int)g->compute_type;
+    if (given >= TD_COMPUTE_F16 && given <= TD_COMPUTE_F32_BY_TF32) return (td_compute_t)given;
+    switch (d->d.type) {
+    case TD_F64: case TD_C128: return TD_COMPUTE_F64;
+    case TD_S32: return TD_COMPUTE_S32;
+    default: break;
+    }
+    if (alg == ALG_F16) return TD_COMPUTE_F16;
+    if (alg == ALG_BF16_F32) return TD_COMPUTE_F32_BY_BF16;
+    if (alg == ALG_TF32) return TD_COMPUTE_F32_BY_TF32;
+    bool wide = d->d.type == TD_F32 || d->d.type == TD_C64;
+    if (alg == ALG_UNSET && wide && d->a.type == d->d.type && g->compute_precision < PRECISION_HIGHEST)
+        return TD_COMPUTE_F32_BY_TF32;
+    return TD_COMPUTE_F32;
+}
+static void choices(const Xla__GemmConfigProto *g, td_gemm_desc_t *d) {
+    bool f8 = td_type_bits(d->a.type) == 8 && !td_type_is_integer(d->a.type);
+    d->compute = compute(g, d);
+    d->fast_sums = g->precision_algorithm == ALG_UNSET ? f8 && !g->compute_precision : g->precision_algorithm == ALG_F8_FAST;
+}
+
 td_status_t td_gemm_config(td_parse_t *c, const Xla__GemmConfigProto *g, td_gemm_desc_t *d) {
     td_status_t st;
     bool other = false;
@@ -72,6 +100,7 @@ td_status_t td_gemm_config(td_parse_t *c, const Xla__GemmConfigProto *g, td_gemm
                        (long long)d->a.rows, (long long)d->a.cols, (long long)d->b.rows, (long long)d->b.cols,
                        (long long)d->d.rows, (long long)d->d.cols);
     if (g->scale_mode == 2) return td_fail(c->err, TD_UNSUPPORTED, "block-scaled product of a ROCm program");
+    choices(g, d);
     return TD_OK;
 }
 
@@ -133,6 +162,8 @@ td_status_t td_gemm_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_thunk_t *
     if ((st = td_gemm_fits(c, "a", &d->a, a)) || (st = td_gemm_fits(c, "b", &d->b, a + 1)) ||
         (st = td_gemm_fits(c, "d", &d->d, a + 3)) || (d->beta != 0 && (st = td_gemm_fits(c, "c", &d->c, a + 2))))
         return st;
+    if (p->algorithm_idx > 0) d->algorithm = p->algorithm_idx;
+    if (p->autotune_workspace_size > 0) d->workspace = (uint64_t)p->autotune_workspace_size;
     uint32_t at = 4;
     if (d->has_bias && ((st = td_thunk_shaped(c, "bias", p->bias, false, a + at)) || (st = bias(c, a + at++, d))))
         return st;

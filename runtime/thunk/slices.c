@@ -80,7 +80,7 @@ td_status_t td_slice_fusion_parse(td_parse_t *c, const td_thunk_msg_t *msg, td_t
     return st;
 }
 
-td_status_t td_slice_fusion_enqueue(td_run_t *r, const td_thunk_t *t) {
+void td_slice_fusion_move(td_run_t *r, const td_thunk_t *t) {
     const move_t *mv = t->extra;
     for (uint32_t i = 0; i < t->n_args; i++) {
         __int128 at = mv[i].offset + (__int128)counter(r, mv[i].loop) * mv[i].stride;
@@ -89,6 +89,11 @@ td_status_t td_slice_fusion_enqueue(td_run_t *r, const td_thunk_t *t) {
         if (at < 0) at = 0;
         r->slots[mv[i].slot] = (char *)td_thunk_addr(r, &t->args[i]) + (uint64_t)at;
     }
+}
+uint32_t td_slice_fusion_slot(const td_thunk_t *t, uint32_t arg) { return ((const move_t *)t->extra)[arg].slot; }
+
+td_status_t td_slice_fusion_enqueue(td_run_t *r, const td_thunk_t *t) {
+    td_slice_fusion_move(r, t);
     return td_thunk_run_seq(r, "embedded", &t->seqs[0]);
 }
 

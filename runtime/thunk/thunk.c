@@ -2,11 +2,11 @@
 /* What all kinds share: slices, argument lists, sequences. */
 #include "runtime/thunk/thunk.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "executable.pb-c.h"
-#include "runtime/profile.h"
 #include "runtime/shape_parse.h"
 
 td_status_t td_thunk_slice(td_parse_t *c, const char *what, const Xla__BufferAssignment__BufferAllocationSliceProto *s,
@@ -104,7 +104,8 @@ td_status_t td_thunk_run_seq(td_run_t *r, const char *what, const td_seq_t *s) {
         const td_thunk_t *t = &s->v[i];
         if (t->skip) continue;
         if (r->cancel && *r->cancel) return td_fail(r->err, TD_CANCELLED, "cancelled");
-        td_status_t st = r->profile ? td_profile_enqueue(r, t) : t->kind->enqueue(r, t);
+        atomic_store_explicit(&r->lanes[r->lane].at, t, memory_order_relaxed);
+        td_status_t st = r->each ? r->each(r, t) : t->kind->enqueue(r, t);
         if (st) return st == TD_CANCELLED ? st : td_prefix(r->err, st, "%s[%u] (%s)", what, i, t->kind->name);
     }
     return TD_OK;

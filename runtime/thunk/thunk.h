@@ -67,6 +67,7 @@ typedef struct td_parse { /* state of td_module_open */
 typedef struct td_lane {
     td_stream_t *stream;
     void *scratch;
+    _Atomic(const td_thunk_t *) at; /* enqueued last, or being enqueued; read by other threads; NULL: none yet */
 } td_lane_t;
 
 /* State of one execution. One thread enqueues everything, in the order of the thunks, whatever stream it is
@@ -79,15 +80,26 @@ typedef struct td_run {
     void **bufs; /* as long as the longest argument list */
     void *scratch;
     td_lane_t *lanes;
+    uint32_t lane;       /* of stream */
     td_event_t *fork;    /* for waits that follow the record at once */
     td_event_t **ends;   /* of each async pair's body */
     int64_t loops[TD_LIMIT_THUNK_DEPTH + 1]; /* innermost last */
     uint32_t n_loops;
     const _Atomic(int) *cancel;
     uint32_t dropped;    /* number of a wait that is left out, in tests; TD_NO_WAIT: none */
-    struct td_profile *profile; /* NULL: not asked for */
+    td_status_t (*each)(struct td_run *r, const td_thunk_t *t); /* instead of a thunk's enqueue; NULL: that */
+    struct td_profile *profile;   /* NULL: not asked for */
+    struct td_trace *trace;       /* NULL: not asked for */
+    struct td_lockstep *lockstep; /* NULL: no other device */
     td_err_t *err;
 } td_run_t;
+
+/* What is enqueued next goes to that lane. */
+static inline void td_run_lane(td_run_t *r, uint32_t lane) {
+    r->lane = lane;
+    r->stream = r->lanes[lane].stream;
+    r->scratch = r->lanes[lane].scratch;
+}
 
 /* Waits are numbered: 2 * pair is the start's, 2 * pair + 1 the done's. */
 #define TD_NO_WAIT UINT32_MAX
@@ -120,6 +132,9 @@ td_status_t td_thunk_parse_seq(td_parse_t *c, const char *what, td_thunk_msg_t *
 td_status_t td_thunk_run_seq(td_run_t *r, const char *what, const td_seq_t *s);
 /* What the k-th sequence of a thunk is: "body", "branch 2". */
 void td_thunk_seq_name(const td_thunk_t *t, uint32_t k, char out[24]);
+/* slices.c: private slots where the loop counters say, as enqueuing does first; the slot that stands for an argument. */
+void td_slice_fusion_move(td_run_t *r, const td_thunk_t *t);
+uint32_t td_slice_fusion_slot(const td_thunk_t *t, uint32_t arg);
 static inline void *td_thunk_addr(const td_run_t *r, const td_kernel_arg_t *a) {
     return r->slots[a->allocation] ? (char *)r->slots[a->allocation] + a->offset : NULL;
 }

@@ -10,6 +10,11 @@
 #include "tests/fakecuda/kernel.h"
 
 static fk_meaning_t *meanings;
+static struct opened { /* both stay open: instructions lie in them */
+    struct opened *next;
+    td_artifact_t *artifact;
+    td_module_t *module;
+} *opened;
 static td_payload_table_t *payloads;
 static td_arena_t arena;
 
@@ -148,7 +153,10 @@ static void read_one(const char *path) {
         td_artifact_close(a);
         return;
     }
-    reading_t r = {.artifact = m->artifact, .hlo = m->hlo, .path = path}; /* both stay open */
+    struct opened *o = must(TD_NEW(&arena, struct opened));
+    *o = (struct opened){opened, a, m};
+    opened = o;
+    reading_t r = {.artifact = m->artifact, .hlo = m->hlo, .path = path};
     walk(&r, m->artifact->exe->thunks, m->artifact->exe->n_thunks, 0);
     if (r.n_unknown) fprintf(stderr, "fakecuda: %s: %u kernels without an instruction or image\n", path, r.n_unknown);
 }

@@ -35,5 +35,5 @@ static const fk_builtin_t builtins[] = {
 const fk_builtin_t *fk_builtin_find(const char *name) {
     for (size_t i = 0; i < sizeof builtins / sizeof *builtins; i++)
         if (!strcmp(builtins[i].name, name)) return &builtins[i];
-    return NULL;
+    return fk_builtin_cuda(name);
 }

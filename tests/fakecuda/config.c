@@ -53,4 +53,6 @@ void fk_config_read(void) {
     c->report = getenv("FAKECUDA_REPORT");
     c->artifacts = getenv("FAKECUDA_ARTIFACT");
     c->fail = getenv("FAKECUDA_FAIL");
+    c->corrupt = getenv("FAKECUDA_CORRUPT");
+    if (c->corrupt && !strchr(c->corrupt, ':')) bad("FAKECUDA_CORRUPT", c->corrupt);
 }

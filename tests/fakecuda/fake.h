@@ -32,6 +32,7 @@ typedef struct fk_config {
     int exit_code;         /* when there were faults */
     const char *report;    /* file that a line is appended to; NULL: none */
     const char *artifacts; /* paths, ':' between them */
+    const char *corrupt;   /* kernel:N */
     const char *fail;      /* [cuFoo:]N[:code][~], ',' between them */
 } fk_config_t;
 extern fk_config_t fk_config;

@@ -39,6 +39,7 @@ typedef struct fk_builtin {
     void (*run)(const uint8_t *const *params, uint8_t *const *memory);
 } fk_builtin_t;
 const fk_builtin_t *fk_builtin_find(const char *name);
+const fk_builtin_t *fk_builtin_cuda(const char *name); /* builtin_cuda.c; NULL: none of them */
 
 /* Lowered for one way in which the arguments lie over each other. Of one loaded function: a kernel's state is that of
  * the module it was loaded with. */

@@ -22,14 +22,39 @@ typedef struct launch_item {
     fk_function_t *function;
     const fk_lowered_t *lowered;
     uint8_t *block;
+    bool corrupt;   /* FAKECUDA_CORRUPT */
     void *memory[]; /* of each parameter; NULL where it is no address */
 } launch_item_t;
 
 /* ---- running ---- */
+/* The lowest bit of the middle element of the last array; of a float the highest of its exponent. */
+static void corrupt(const fk_meaning_t *m, void *const *memory) {
+    uint32_t i = m->n_leaves - 1;
+    const td_shape_t *s = m->leaves[i];
+    if (!s->count || !memory[i]) return;
+    uint64_t bit = (uint64_t)(s->count / 2) * s->bits;
+    if (td_type_is_float(s->type) || td_type_is_complex(s->type)) bit += td_type_bits(s->type) - 2;
+    ((uint8_t *)memory[i])[bit / 8] ^= (uint8_t)(1u << bit % 8);
+}
+static bool to_corrupt(const fk_function_t *f) { /* once for each launch, in their order */
+    static uint64_t launches;
+    const char *c = fk_config.corrupt, *colon = c ? strrchr(c, ':') : NULL;
+    if (!colon || !f->meaning) return false;
+    const char *names[] = {f->info->name, f->meaning->instr->name};
+    size_t n = (size_t)(colon - c);
+    for (int i = 0; i < 2; i++)
+        if (strlen(names[i]) == n && !strncmp(c, names[i], n)) return ++launches == strtoull(colon + 1, NULL, 10);
+    return false;
+}
+
 static CUresult run(fk_item_t *base) {
     launch_item_t *it = (launch_item_t *)base;
     const fk_function_t *f = it->function;
-    if (it->lowered) return fk_run(it->lowered, f->info->name, it->memory);
+    if (it->lowered) {
+        CUresult r = fk_run(it->lowered, f->info->name, it->memory);
+        if (it->corrupt) corrupt(f->meaning, it->memory);
+        return r;
+    }
     const uint8_t *params[64];
     for (uint32_t i = 0; i < f->info->n_params && i < 64; i++) params[i] = it->block + f->info->params[i].offset;
     f->builtin->run(params, (uint8_t *const *)it->memory);
@@ -136,6 +161,7 @@ static CUresult push(const fk_op_t *base, fk_stream_t *s) {
     memcpy(it->block, op->block, info->param_bytes);
     it->base.run = fk_config.empty ? NULL : run;
     it->base.drop = drop;
+    it->corrupt = to_corrupt(op->function);
     fk_note_launch(1);
     fk_push(s, &it->base);
     return CUDA_SUCCESS;

@@ -73,7 +73,8 @@ static CUresult find_ranges(library_item_t *it, const library_op_t *op, fk_strea
             return CUDA_ERROR_ILLEGAL_ADDRESS;
         }
         if (m->ctx != s->base.ctx)
-            fk_fault(FK_CONTEXT, 0, "%s is memory of device %d, the work is on device %d", what, m->ctx->device, s->base.ctx->device);
+            fk_fault(FK_CONTEXT, 0, "%s is memory of device %d, the work is on device %d", what, m->ctx->device,
+                     s->base.ctx->device);
         it->base.uses[it->base.n_uses++] = (fk_use_t){m, g->addr, g->bytes, g->write, i};
         it->memory[i] = fk_mem_at(m, g->addr);
     }
@@ -104,7 +105,8 @@ CUresult fk_library_enqueue(CUstream stream, const char *who, const fk_range_t *
     CUresult r = CUDA_SUCCESS;
     fk_stream_t *s = fk_stream_for_work(stream, &r);
     if (!s) return r;
-    if (n > RANGES_MOST || bytes > BYTES_MOST) return fk_fault(FK_ARGUMENTS, CUDA_ERROR_NOT_SUPPORTED, "%s: too much for the stand-in", who);
+    if (n > RANGES_MOST || bytes > BYTES_MOST)
+        return fk_fault(FK_ARGUMENTS, CUDA_ERROR_NOT_SUPPORTED, "%s: too much for the stand-in", who);
     _Alignas(16) char room[sizeof(library_op_t) + BYTES_MOST];
     library_op_t *op = (library_op_t *)(void *)room;
     op->op = (fk_op_t){.push = push, .bytes = sizeof *op + bytes, .shape = 0xfe};
@@ -114,13 +116,22 @@ CUresult fk_library_enqueue(CUstream stream, const char *who, const fk_range_t *
     return fk_issue(s, &op->op);
 }
 
+void *fk_library_memory(uint64_t addr, uint64_t bytes, const char *who) {
+    pthread_mutex_lock(&fk_lock);
+    fk_mem_t *m = fk_mem_find(addr, bytes, who);
+    void *p = m ? fk_mem_at(m, addr) : NULL;
+    pthread_mutex_unlock(&fk_lock);
+    return p;
+}
+
 /* ---- the host device ---- */
 static td_device_t *host;
 static td_err_t host_error;
 static pthread_once_t host_once = PTHREAD_ONCE_INIT;
 static void open_host(void) { (void)td_host_device_open("threads=1", td_alloc_default(), &host, &host_error); }
 
-static td_status_t run_on_host(td_library_op_t op, const void *desc, td_arena_t *arena, void *const *bufs, td_err_t *err) {
+static td_status_t run_on_host(td_library_op_t op, const void *desc, td_arena_t *arena, void *const *bufs,
+                               td_err_t *err) {
     td_kernel_t *k = NULL;
     uint64_t scratch = 0;
     td_status_t st = host->ops->library_lower(host, op, desc, arena, &k, &scratch, err);

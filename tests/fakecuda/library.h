@@ -27,6 +27,8 @@ typedef CUresult (*fk_library_fn)(const void *args, void *const *memory);
  * name, a literal. args are copied. Ranges outside live memory are faults, then the context is lost. */
 FK_EXPORT CUresult fk_library_enqueue(CUstream stream, const char *who, const fk_range_t *ranges, uint32_t n,
                                       fk_library_fn run, const void *args, size_t bytes);
+/* For use in an fk_library_fn that finds addresses in device memory: where those bytes are, NULL after a fault. */
+FK_EXPORT void *fk_library_memory(uint64_t addr, uint64_t bytes, const char *who);
 /* Does the operation as the host device does it; bufs as runtime/library.h says. For use in an fk_library_fn. */
 FK_EXPORT CUresult fk_host_run(const char *who, td_library_op_t op, const void *desc, void *const *bufs);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in driver, continued: contexts, leaks, injected failures and the end of the process; images; graphs. */
-#include <pthread.h>
 #include <sys/wait.h>
 
 #include "tests/unit/fakecuda_case.h"
@@ -119,8 +118,9 @@ static void leaky(void) {
     if (cu.cuDevicePrimaryCtxRelease_v2(0)) exit(1);
 }
 static void unreleased(void) { open_context(); }
+static char report[64];
 static void reported(void) {
-    setenv("FAKECUDA_REPORT", "/tmp/fakecuda_report.json", 1);
+    setenv("FAKECUDA_REPORT", report, 1);
     leaky();
 }
 static void touched(void) {
@@ -135,14 +135,14 @@ START_TEST(test_exit_status) {
     ck_assert_int_eq(child(unreleased), 99);
     setenv("FAKECUDA_EXIT", "0", 1);
     ck_assert_int_eq(child(leaky), 7);
-    unlink("/tmp/fakecuda_report.json");
+    snprintf(report, sizeof report, "/tmp/td_fakecuda_%ld.json", (long)getpid());
     ck_assert_int_eq(child(reported), 7);
     char line[4096] = "";
-    FILE *f = fopen("/tmp/fakecuda_report.json", "r");
+    FILE *f = fopen(report, "r");
     ck_assert_ptr_nonnull(f);
     ck_assert_ptr_nonnull(fgets(line, sizeof line, f));
     fclose(f);
-    unlink("/tmp/fakecuda_report.json");
+    unlink(report);
     ck_assert_ptr_nonnull(strstr(line, "\"faults\":1,"));
     ck_assert_ptr_nonnull(strstr(line, "\"leak\":1}"));
     ck_assert_ptr_nonnull(strstr(line, "\"cuMemAlloc_v2\":1"));

@@ -53,10 +53,12 @@ START_TEST(nested_thunks_have_their_own_time) {
     td_thunk_t outer[2] = {{.kind = &twice, .number = 0, .annotation = "a", .seqs = &middle_body, .n_seqs = 1},
                            {.kind = &leaf, .number = 4, .annotation = "e", .bytes = 9}};
     td_seq_t all = {outer, 2};
-    td_run_t r = {.err = &err};
+    td_lane_t lane = {0};
+    td_run_t r = {.err = &err, .lanes = &lane};
     ck_assert_int_eq(td_thunk_run_seq(&r, "thunks", &all), TD_OK); /* not asked for */
     ck_assert_int_eq(td_profile_create(&all, 5, &arena, &r.profile, &err), TD_OK);
     r.profile->clock = &clock_of_test;
+    r.each = td_profile_enqueue;
     ck_assert_int_eq(td_thunk_run_seq(&r, "thunks", &all), TD_OK);
     ck_assert_int_eq(td_thunk_run_seq(&r, "thunks", &all), TD_OK);
     static const struct { const char *kind, *name; uint64_t calls, ns; } want[] = {
@@ -79,9 +81,11 @@ START_TEST(a_failure_counts_and_is_passed_on) {
     td_seq_t body = {&inner, 1};
     td_thunk_t outer = {.kind = &twice, .number = 0, .annotation = "y", .seqs = &body, .n_seqs = 1};
     td_seq_t all = {&outer, 1};
-    td_run_t r = {.err = &err};
+    td_lane_t lane = {0};
+    td_run_t r = {.err = &err, .lanes = &lane};
     ck_assert_int_eq(td_profile_create(&all, 2, &arena, &r.profile, &err), TD_OK);
     r.profile->clock = &clock_of_test;
+    r.each = td_profile_enqueue;
     ck_assert_int_eq(td_thunk_run_seq(&r, "thunks", &all), TD_DEVICE);
     ck_assert_str_eq(err.text, "thunks[0] (twice): body[0] (bad): bad");
     ck_assert_uint_eq(r.profile->rows[0].ns, 3);

@@ -93,17 +93,12 @@ static td_status_t operand(geev_t *g, const td_custom_call_desc_t *d, td_err_t *
 
 td_status_t td_geev_prepare(const td_custom_call_desc_t *d, td_arena_t *arena, void **state, uint64_t *scratch,
                             td_err_t *err) {
-    geev_t g = {.in_place = true, .w = 2};
-    td_status_t s = td_hc_arity(d, 1, 5, err);
-    if (s || (s = operand(&g, d, err)) ||
-        (s = td_hc_expect("out", d->results[0], g.a.type, TD_COL_MAJOR, g.a.batch, 2, g.a.rows, g.a.rows, err)))
-        return s;
-    bool real = d->results[1]->type == td_real_of(g.a.type) && !td_type_is_complex(g.a.type);
-    g.form = real ? W_REAL_2N : W_COMPLEX;
-    if ((s = td_hc_vec("w", d->results[1], real ? g.a.type : complex_of(g.a.type), g.a.batch,
-                       real ? 2 * (int64_t)g.a.rows : g.a.rows, err)) ||
-        (s = check_rest(&g, d, g.a.type, err)) || (s = plan(&g, d, scratch, err)))
-        return s;
+    td_linalg_t l = {0};
+    td_status_t s = td_linalg_geev(d, &l, err);
+    if (s) return s;
+    geev_t g = {.a = l.a, .left = l.left, .right = l.vectors, .in_place = true, .w = 2, .vl = 3, .vr = 4, .info = 5,
+                .form = l.algorithm ? W_REAL_2N : W_COMPLEX};
+    if ((s = plan(&g, d, scratch, err))) return s;
     return td_hc_state(arena, &g, sizeof g, state, err);
 }
 
