@@ -47,7 +47,7 @@ HOST_O = $(call obj,$(HOST_SRC)) $(ISA_O)
 GEN_O := $(GEN_C:.c=.o)
 LIB_O := $(call obj,$(LIB_SRC)) $(GEN_O)
 
-.PHONY: all deps fakes check check-streams demo bench bench-host install clean headers check-unit check-system coverage
+.PHONY: all deps fakes check check-streams check-cuda demo bench bench-host install clean headers check-unit check-system coverage
 .SECONDARY:
 all: $(B)/thunkd $(B)/thunkctl $(B)/libthunk.a $(B)/thunkd-host.so
 
@@ -104,8 +104,10 @@ $(B)/fakecuda/$(1): $(call obj,$(2)) $(B)/fakecuda/libcuda.so.1 $(B)/libthunk.a
 endef
 $(eval $(call fake_lib,libcufft.so.12,tests/fakecuda/lib_fft.c,-lfftw3 -lfftw3f))
 $(eval $(call fake_lib,libcusolver.so.12,tests/fakecuda/lib_solver.c tests/fakecuda/lib_solver_values.c,-llapacke -lopenblas))
+$(eval $(call fake_lib,libcusparse.so.12,tests/fakecuda/lib_sparse.c tests/fakecuda/lib_gtsv.c,-llapacke -lopenblas))
 $(eval $(call fake_lib,libcublas.so.13,tests/fakecuda/lib_blas.c))
 $(eval $(call fake_lib,libcublasLt.so.13,tests/fakecuda/lib_blaslt.c tests/fakecuda/lib_blaslt_run.c))
+$(B)/tests/cuda_fft_test $(B)/tests/cuda_handlers_test $(B)/tests/cuda_handlers_more_test: | $(FAKE_LIBS)
 $(B)/tests/cuda_gemm_test $(B)/tests/cuda_blas_test $(B)/tests/cuda_topk_test: | $(FAKE_LIBS)
 $(B)/tests/trace_test $(B)/tests/cuda_test $(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
 
@@ -141,6 +143,10 @@ demo: deps
 check-streams: all
 	@test -n "$(THUNKD_CORPUS)" || { echo "check-streams: set THUNKD_CORPUS to a folder of artifacts" >&2; exit 2; }
 	python3 tools/check_streams.py $(B)/thunkctl "$(THUNKD_CORPUS)" --seeds 50 --rest all --rest-seeds 50
+# every artifact of THUNKD_CORPUS on the CUDA device with the stand-in driver, with eight schedules: some ten minutes
+check-cuda: all fakes
+	@test -n "$(THUNKD_CORPUS)" || { echo "check-cuda: set THUNKD_CORPUS to a folder of artifacts" >&2; exit 2; }
+	python3 tools/check_cuda.py $(B)/thunkctl "$(THUNKD_CORPUS)" --releases all --every 1 --seeds 8 --verify 1
 # RELEASE=X.Y.Z [TARGET=h100_sxm]: tests/golden/README.md
 .PHONY: golden-add
 golden-add: all

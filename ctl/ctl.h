@@ -17,6 +17,7 @@ typedef struct ctl_verb {
 
 int ctl_run(int argc, char **argv);
 int ctl_verify(int argc, char **argv);
+int ctl_trace(int argc, char **argv);
 int ctl_check(int argc, char **argv);
 int ctl_contract(int argc, char **argv);
 int ctl_inspect(int argc, char **argv);

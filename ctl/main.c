@@ -11,6 +11,7 @@
 static const ctl_verb_t verbs[] = {
     {"run", "run an artifact on inputs from a file", ctl_run},
     {"verify", "run an artifact on two devices and compare thunk by thunk", ctl_verify},
+    {"trace", "run an artifact and write a trace of its thunks", ctl_trace},
     {"check", "tell whether artifacts will load", ctl_check},
     {"contract", "print the contract: releases, former forms, their months", ctl_contract},
     {"inspect", "show what is in an artifact", ctl_inspect},

@@ -154,6 +154,10 @@ else
     echo "FAIL tests/conformance/run.py: no summary"
     add 0 1
   fi
+  if [ "${THUNKD_DEVICE:-host}" = host ]; then
+    say "conformance on the CUDA device, with the stand-in driver"
+    LD_LIBRARY_PATH=$ABS/fakecuda FAKECUDA_CC=9.0 counted conformance tests/conformance/run.py cuda
+  fi
   say "golden executables on ${THUNKD_DEVICE:-host}"
   counted golden tests/golden/run.py "${THUNKD_DEVICE:-host}"
   if [ -n "${THUNKD_CORPUS:-}" ]; then
@@ -161,6 +165,8 @@ else
     counted corpus tools/check_corpus.py
     say "the same with delayed streams"
     counted streams tools/check_streams.py
+    say "the same on the CUDA device, with the stand-in driver"
+    counted cuda tools/check_cuda.py
   else
     echo "skip artifacts of released compilers: THUNKD_CORPUS is not set"
   fi

@@ -6,11 +6,12 @@ usage: run.py THUNKCTL [DEVICE] [--only WORD,...] [--jobs N] [--verbose]
 
 DEVICE is what `thunkctl run --device` takes, else $THUNKD_DEVICE, else host. Cases whose kernels have no
 GPU image (host_only in index.json) run on the host device only. Each case is one test. Prints a line per
-wrong one, a line about skipped ones, and last "conformance: N right, N wrong".
+wrong one, a line about skipped ones, what the CUDA device refuses by reason, and last "conformance: N right, N wrong".
 Needs numpy and ml_dtypes.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import json
 import os
@@ -25,6 +26,9 @@ import ml_dtypes
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "tools"))
+import refused  # noqa: E402
+
 DTYPES = {
     "F64": np.float64,
     "F32": np.float32,
@@ -132,7 +136,8 @@ def run(ctl, device, entry):
             device,
         ]
         try:
-            p = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120)
+            env = dict(os.environ, FAKECUDA_ARTIFACT=str(tmp / "aot"))  # for the stand-in CUDA driver, if it is used
+            p = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120, env=env)
         except subprocess.TimeoutExpired:
             return ["no answer in 120 s"]
         if p.returncode:
@@ -160,9 +165,12 @@ def main():
         index = [e for e in index if {e["family"], e["name"], *e["opcodes"]} & set(o.only)]
     work = [e for e in index if o.device == "host" or not e["host_only"]]
     wrong = 0
+    reasons = collections.Counter()
     with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
         for e, problems in zip(work, pool.map(lambda e: run(o.thunkctl, o.device, e), work)):
-            if problems:
+            why = refused.reason(problems[0]) if problems and o.device.startswith("cuda") else None
+            reasons.update([why] if why else [])
+            if problems and not why:
                 wrong += 1
                 more = f" (and {len(problems) - 1} more outputs)" if len(problems) > 1 and not o.verbose else ""
                 for line in problems if o.verbose else problems[:1]:
@@ -170,9 +178,11 @@ def main():
     if not work:
         print(f"FAIL no cases for device {o.device}")
         wrong = 1
+    for why, n in reasons.most_common():
+        print(f"refused {n}: {why}")
     if len(work) < len(index):
         print(f"skip {len(index) - len(work)} cases: kernels without an image run on the host device only")
-    print(f"conformance: {len(work) - wrong if work else 0} right, {wrong} wrong")
+    print(f"conformance: {len(work) - wrong - reasons.total() if work else 0} right, {wrong} wrong")
     return 1 if wrong else 0
 
 

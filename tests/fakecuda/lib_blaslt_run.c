@@ -63,10 +63,10 @@ static bool f8_ok(const problem_t *p, const uint32_t *alignment) {
 }
 static bool epilogue_ok(const problem_t *p) {
     uint32_t e = p->desc->epilogue, activation = e & ~(uint32_t)(CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_AUX);
-    int d = p->m[3]->type;
+    int a = p->m[0]->type;
     if (activation > CUBLASLT_EPILOGUE_RELU && activation != CUBLASLT_EPILOGUE_GELU) return false;
     if ((e & CUBLASLT_EPILOGUE_AUX) && activation != CUBLASLT_EPILOGUE_GELU) return false;
-    return e == CUBLASLT_EPILOGUE_DEFAULT || (d != CUDA_C_32F && d != CUDA_C_64F && d != CUDA_R_64F && d != CUDA_R_32I);
+    return e == CUBLASLT_EPILOGUE_DEFAULT || (a != CUDA_C_32F && a != CUDA_C_64F && a != CUDA_R_8I);
 }
 static cublasStatus_t supported(const problem_t *p, const uint32_t *alignment) {
     bool f8 = is_f8(p->m[0]->type);

@@ -125,6 +125,11 @@ START_TEST(test_epilogues) {
             if (g.has_bias && k & 1 && k & 2) g.bias_type = TD_BF16;
             check_product(&g, false, 0, "epilogue");
         }
+    td_gemm_desc_t wide = product(TD_F64, TD_F64, TD_F64, 0, 1), whole = product(TD_S8, TD_S8, TD_F32, 0, 1);
+    op_t o;
+    wide.epilogue = whole.epilogue = TD_EPI_BIAS_RELU, wide.has_bias = whole.has_bias = true;
+    check_product(&wide, false, 0, "f64");
+    ck_assert_int_eq(op_lower(&o, gpu, TD_OP_GEMM, &whole), TD_UNSUPPORTED);
     op_close();
 }
 END_TEST
