@@ -36,6 +36,7 @@ static const setting_t settings[] = {
     {"store.path", TEXT, AT(store), 1, 4095, "/var/lib/thunkd/store", 0, NULL},
     {"store.budget.host", SIZE, AT(store_budget_host), 1, 64, "auto", 0, NULL},
     {"store.budget.device", SIZE, AT(store_budget_device), 1, 64, "auto", 0, NULL},
+    {"store.budget.requests", SIZE, AT(store_budget_requests), 1, 64, "auto", 0, NULL},
     {"store.load_threads", U32, AT(load_threads), 1, 64, NULL, 1, NULL},
     {"store.rescan_ms", U32, AT(rescan_ms), 0, 86400000, NULL, 10000, NULL},
     {"store.load", WORD, AT(store_load), 0, 0, NULL, TD_CONFIG_LOAD_STARTUP, load_words},

@@ -28,7 +28,7 @@ typedef struct td_config {
     char *admin_socket; /* "": none */
     uint32_t admin_socket_mode;
     char *store; /* store.path, or just store */
-    char *store_budget_host, *store_budget_device; /* as base/size.h reads them, checked */
+    char *store_budget_host, *store_budget_device, *store_budget_requests; /* as base/size.h reads them, checked */
     uint32_t load_threads;
     uint32_t rescan_ms; /* 0: never */
     uint32_t store_load; /* td_config_load_when_t: of models that do not say it themselves */

@@ -11,6 +11,8 @@ struct td_memory {
     td_account_t *account, *aside;
     uint64_t room;          /* of what is set aside; 0 if the budget had not even that */
     _Atomic(uint64_t) used; /* of room */
+    td_reservation_t reserved;
+    td_draw_t draw; /* on account, from reserved first */
     td_charge_t charge;
 };
 
@@ -25,7 +27,7 @@ static bool take_aside(td_memory_t *m, uint64_t bytes) {
 
 static bool take(void *ctx, uint64_t bytes) {
     td_memory_t *m = ctx;
-    return td_charge_take(td_account_charge(m->account), bytes) || take_aside(m, bytes);
+    return td_charge_take(&m->draw.charge, bytes) || take_aside(m, bytes);
 }
 
 /* Bytes are alike: what is set aside fills up first. */
@@ -35,10 +37,10 @@ static void give(void *ctx, uint64_t bytes) {
     do
         back = bytes < used ? bytes : used;
     while (!atomic_compare_exchange_weak(&m->used, &used, used - back));
-    if (bytes > back) td_charge_give(td_account_charge(m->account), bytes - back);
+    if (bytes > back) td_charge_give(&m->draw.charge, bytes - back);
 }
 
-td_status_t td_memory_create(td_budget_t *budget, td_memory_t **out, td_err_t *err) {
+td_status_t td_memory_create(td_budget_t *budget, uint64_t aside, td_memory_t **out, td_err_t *err) {
     *out = NULL;
     td_memory_t *m = calloc(1, sizeof *m);
     if (!m) return td_fail(err, TD_NOMEM, "out of memory");
@@ -52,12 +54,16 @@ td_status_t td_memory_create(td_budget_t *budget, td_memory_t **out, td_err_t *e
     }
     bool room = td_charge_take(td_account_charge(m->aside), TD_LIMIT_SMALL_BUFFERS_BYTES);
     m->room = room ? TD_LIMIT_SMALL_BUFFERS_BYTES : 0;
+    while (aside && td_budget_reserve(budget, (uint64_t[TD_BUDGET_DOMAINS]){aside}, "requests", &m->reserved, NULL) != TD_OK)
+        aside /= 2;
+    td_draw_init(&m->draw, m->account, m->reserved.budget ? &m->reserved : NULL);
     *out = m;
     return TD_OK;
 }
 
 void td_memory_destroy(td_memory_t *m) {
     if (!m) return;
+    td_reservation_end(&m->reserved);
     td_account_close(m->account);
     td_account_close(m->aside);
     free(m);

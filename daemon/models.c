@@ -65,6 +65,17 @@ static td_status_t budget(const char *key, const char *text, uint64_t total, uin
     return TD_OK;
 }
 
+/* What loads leave to requests. */
+static td_status_t request_bytes(const td_config_t *c, uint64_t *out, td_err_t *err) {
+    uint64_t host = 0;
+    td_status_t s = budget("store.budget.host", c->store_budget_host, td_budget_host_memory(""), &host, err);
+    if (s != TD_OK || !host) return s; /* nothing that they could be short of */
+    if (strcmp(c->store_budget_requests, "auto") != 0)
+        return budget("store.budget.requests", c->store_budget_requests, host, out, err);
+    *out = host / 16 < 8 * c->max_message_bytes ? host / 16 : 8 * c->max_message_bytes;
+    return TD_OK;
+}
+
 static td_status_t open_store(td_models_t *m, const td_config_t *c, td_err_t *err) {
     td_service_t *v = m->service;
     td_store_opts_t o = {.dir = c->store, .device = v->device, .concurrency = c->threads,
@@ -76,7 +87,7 @@ static td_status_t open_store(td_models_t *m, const td_config_t *c, td_err_t *er
                                         .strict = c->enforce_strict != 0};
     td_status_t s = budget("store.budget.host", c->store_budget_host, td_budget_host_memory(""), &o.host_bytes, err);
     if (s == TD_OK && !v->device->host_memory)
-        s = budget("store.budget.device", c->store_budget_device, 0, &o.device_bytes, err);
+        s = budget("store.budget.device", c->store_budget_device, v->device->memory_bytes, &o.device_bytes, err);
     return s == TD_OK ? td_store_open(&o, &v->store, err) : s;
 }
 
@@ -91,7 +102,9 @@ td_status_t td_models_open(td_models_t *m, const td_config_t *c, td_err_t *err) 
         v->device->ffi = v->ffi;
         s = open_store(m, c, err);
     }
-    if (s == TD_OK) s = td_memory_create(td_store_budget(v->store), &v->memory, err);
+    uint64_t aside = 0;
+    if (s == TD_OK) s = request_bytes(c, &aside, err);
+    if (s == TD_OK) s = td_memory_create(td_store_budget(v->store), aside, &v->memory, err);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return s;
 }

@@ -111,6 +111,7 @@ struct td_device {
     const td_device_ops_t *ops;
     const td_alloc_t *alloc;
     bool host_memory;      /* device memory is host memory, and the main stream is done when enqueuing returns */
+    uint64_t memory_bytes; /* of the device, all of it; 0 where it is the host's */
     uint64_t stream_bytes; /* host memory of a stream that is not the main one */
     uint64_t light_bytes; /* async bodies that touch less stay on the stream that starts them: done sooner than
                              * another stream would begin */

@@ -88,9 +88,10 @@ static void unload_idle(td_store_t *s, uint64_t now, uint64_t *next) {
         uint64_t idle = m->config.idle_unload_ms * 1000000u;
         for (uint32_t k = 0; idle && k < m->n; k++) {
             td_version_t *v = m->versions[k];
-            if (!v->resident || v->resident->refs != 1 || td_version_pinned(v)) continue;
-            uint64_t used = v->resident->used_ns;
-            if (now - used >= idle) {
+            if (!v->resident || td_version_pinned(v)) continue;
+            bool busy = v->resident->refs != 1;
+            uint64_t used = busy ? now : v->resident->used_ns;
+            if (!busy && now - used >= idle) {
                 v->evicted = true;
                 snprintf(v->reason, sizeof v->reason, "unloaded, as nobody used it; the next request loads it again");
                 td_version_retire(s, v);

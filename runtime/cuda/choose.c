@@ -75,6 +75,7 @@ static void append(char *text, size_t size, const char *part) {
 static void take(td_cuda_device_t *d, int ordinal, const candidate_t *c, const char *why) {
     d->ordinal = ordinal;
     d->handle = c->handle;
+    d->base.memory_bytes = c->total_bytes;
     d->major = c->major, d->minor = c->minor;
     memcpy(d->name, c->name, sizeof d->name);
     snprintf(d->choice, sizeof d->choice, "cuda:%d, %s, compute capability %d.%d, %llu MiB, GPU-%s: %s", ordinal, c->name,

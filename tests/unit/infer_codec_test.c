@@ -198,7 +198,7 @@ START_TEST(copies_within_the_budget) {
     td_memory_t *memory = NULL;
     const uint64_t limit = TD_LIMIT_SMALL_BUFFERS_BYTES + 1000;
     ck_assert_int_eq(td_budget_create(&limit, 1, td_alloc_default(), &b, &err), TD_OK);
-    ck_assert_int_eq(td_memory_create(b, &memory, &err), TD_OK);
+    ck_assert_int_eq(td_memory_create(b, 0, &memory, &err), TD_OK);
     td_pb_t r = request("x"), big = {.charge = td_memory_charge(memory)};
     uint8_t *copy = malloc(r.size + 1);
     memcpy(copy + 1, r.data, r.size);

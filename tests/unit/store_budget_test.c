@@ -136,7 +136,7 @@ START_TEST(small_budgets_swap_too) {
         make_file(where, "load: on_demand\n");
     }
     uint64_t one = size_of("constant_0");
-    for (uint64_t room = 2 * one; room < 5 * one; room += one / 3) {
+    for (uint64_t room = 2 * one; room < 10 * one; room += one / 2) {
         td_store_t *s = open_with((td_store_opts_t){.host_bytes = room});
         int fine = 0;
         for (int i = 0; i < 12; i++) {
@@ -145,7 +145,7 @@ START_TEST(small_budgets_swap_too) {
             ck_assert_msg(st == TD_OK || (st == TD_LIMIT && strstr(err.text, "budget")), "%llu: %s", (unsigned long long)room, err.text);
             fine += st == TD_OK;
         }
-        ck_assert_msg(fine == 0 || fine == 12, "%d of 12 in %llu", fine, (unsigned long long)room);
+        ck_assert_msg(fine == 12 || room < 8 * one, "%d of 12 in %llu", fine, (unsigned long long)room);
         ck_assert_uint_le(td_budget_totals(td_store_budget(s), 0).peak, room);
         td_store_close(s);
     }
@@ -178,6 +178,25 @@ START_TEST(equal_constants_are_there_once) {
     ck_assert_uint_eq(td_store_stats(s).payloads, 2); /* b has it */
     ck_assert_int_eq(tell(s, &o, TD_COMMAND_UNLOAD, "b", ""), TD_OK);
     ck_assert_uint_eq(td_store_stats(s).payloads, 1);
+    td_store_close(s);
+}
+END_TEST
+
+/* One file under four shape buckets and two versions. */
+START_TEST(equal_weights_are_there_once) {
+    shell("mkdir -p %s/m && cp -r samples/store/digits/1 %s/m/1 && cp -r %s/m/1 %s/m/2", dir, dir, dir, dir);
+    td_store_t *s = open_store();
+    td_store_stats_t one = td_store_stats(s);
+    ck_assert_uint_eq(one.payloads, 6);
+    td_store_close(s);
+    shell("cd %s/m/2 && for b in b1 b2 b3 b4; do cp *_sxm.aot $b.aot; done && echo 'buckets: [b1, b2, b3, b4]' >> model.yaml", dir);
+    make_file("m/model.yaml", "versions: all\n");
+    s = open_store();
+    expect(s, "m", "1", TD_MODEL_READY, "");
+    expect(s, "m", "2", TD_MODEL_READY, "");
+    td_store_stats_t five = td_store_stats(s);
+    ck_assert_uint_eq(five.payloads, 6);
+    ck_assert_uint_eq(five.payload_bytes, one.payload_bytes);
     td_store_close(s);
 }
 END_TEST
@@ -237,6 +256,7 @@ int main(void) {
     tcase_add_test(c, small_budgets_swap_too);
     tcase_add_test(c, a_swap_keeps_what_serves);
     tcase_add_test(c, equal_constants_are_there_once);
+    tcase_add_test(c, equal_weights_are_there_once);
     tcase_add_test(c, everything_comes_back);
     tcase_add_test(c, memory_that_ends_is_survived);
     suite_add_tcase(s, c);

@@ -36,6 +36,52 @@ START_TEST(bad_models_keep_their_reasons) {
 }
 END_TEST
 
+/* What files can be; each with a clear reason, or served. */
+START_TEST(odd_files_are_survived) {
+    put("rows_b1t4", "whole/1", NULL);
+    shell("cd %s && mkdir -p cut/1 sparse/1 huge/1 empty/1 linked/1 loop/1 elsewhere && head -c 3000 whole/1/model.aot > cut/1/model.aot", dir);
+    shell("cd %s && truncate -s 1G sparse/1/model.aot && truncate -s 3G huge/1/model.aot && : > empty/1/model.aot", dir);
+    shell("cd %s && ln -s ../../whole/1/model.aot linked/1/ && ln -s model.aot loop/1/model.aot && ln -s whole link_to_model", dir);
+    shell("cd %s && mkdir -p weights/1 && cp whole/1/model.aot weights/1/ && mkfifo weights/1/weights.safetensors", dir);
+    shell("cd %s && mkdir -p short/1 && cp whole/1/model.aot short/1/ && printf '\\377\\377' > short/1/weights.safetensors", dir);
+    td_store_t *s = open_store();
+    expect(s, "whole", "1", TD_MODEL_READY, "");
+    expect(s, "cut", "1", TD_MODEL_UNAVAILABLE, "cut/1/model.aot");
+    expect(s, "sparse", "1", TD_MODEL_UNAVAILABLE, "no known form");
+    expect(s, "huge", "1", TD_MODEL_UNAVAILABLE, "huge/1/model.aot");
+    expect(s, "empty", "1", TD_MODEL_UNAVAILABLE, "empty/1/model.aot");
+    expect(s, "linked", "1", TD_MODEL_READY, "");
+    expect(s, "loop", "1", TD_MODEL_UNAVAILABLE, "ymbolic link");
+    expect(s, "link_to_model", "1", TD_MODEL_READY, "");
+    expect(s, "weights", "1", TD_MODEL_UNAVAILABLE, "regular file");
+    expect(s, "short", "1", TD_MODEL_UNAVAILABLE, "weights.safetensors");
+    if (geteuid() != 0) { /* root reads everything */
+        shell("chmod 000 %s/whole/1/model.aot", dir);
+        again(s);
+        expect(s, "whole", "1", TD_MODEL_READY, "ermission denied");
+    }
+    td_store_close(s);
+}
+END_TEST
+
+START_TEST(the_target_that_loads_is_chosen) {
+    shell("mkdir -p %s/m/1 && cp tests/data/rows_b1t4.aot %s/m/1/z100.aot && echo x > %s/m/1/a100.aot", dir, dir, dir);
+    td_store_t *s = open_store();
+    ck_assert_str_eq(row(s, "m", "1")->artifact, "z100.aot");
+    td_store_close(s);
+    shell("cp tests/data/rows_b4t4.aot %s/m/1/b200.aot && cp tests/data/rows_b4t16.aot %s/m/1/model.aot", dir, dir);
+    s = open_store(); /* the plain name, unless a target is asked for */
+    ck_assert_str_eq(row(s, "m", "1")->artifact, "model.aot");
+    td_store_close(s);
+    s = open_with((td_store_opts_t){.target = "b200"});
+    ck_assert_str_eq(row(s, "m", "1")->artifact, "b200.aot");
+    td_store_close(s);
+    s = open_with((td_store_opts_t){.target = "a100"}); /* it does not load */
+    ck_assert_str_eq(row(s, "m", "1")->artifact, "model.aot");
+    td_store_close(s);
+}
+END_TEST
+
 START_TEST(a_missing_directory_is_an_error) {
     td_store_t *s = NULL;
     td_err_t err = {0};
@@ -322,6 +368,8 @@ int main(void) {
     tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, bad_models_keep_their_reasons);
+    tcase_add_test(c, odd_files_are_survived);
+    tcase_add_test(c, the_target_that_loads_is_chosen);
     tcase_add_test(c, a_missing_directory_is_an_error);
     tcase_add_test(c, versions_follow_the_rule);
     tcase_add_test(c, a_new_version_takes_over_without_a_gap);
