@@ -3,14 +3,15 @@
 #include "runtime/cuda/library.h"
 
 #include "runtime/cuda/blas.h"
+#include "runtime/cuda/dnn.h"
 
 static const struct {
     td_cuda_lower_fn lower; /* NULL: this build does not have it */
     const char *op, *library;
 } rows[TD_LIBRARY_OP_COUNT] = {
     [TD_OP_GEMM] = {td_cuda_gemm_lower, "matrix products", "cuBLASLt"},
-    [TD_OP_NORM] = {NULL, "normalisations", "cuDNN"},
-    [TD_OP_CONV] = {NULL, "convolutions", "cuDNN"},
+    [TD_OP_NORM] = {td_cuda_norm_lower, "normalisations", "cuDNN"},
+    [TD_OP_CONV] = {td_cuda_conv_lower, "convolutions", "cuDNN"},
     [TD_OP_FFT] = {td_cuda_fft_lower, "Fourier transforms", "cuFFT"},
     [TD_OP_TRIANGULAR_SOLVE] = {td_cuda_triangular_lower, "triangular systems", "cuBLAS"},
     [TD_OP_TOPK] = {td_cuda_topk_lower, "top-k", "a kernel of our own"},
