@@ -136,6 +136,10 @@ check: deps
 # every artifact of THUNKD_CORPUS in every form and back
 check-roundtrip: all $(B)/tests/roundtrip_test
 	THUNKD_ROUNDTRIP=all $(B)/tests/roundtrip_test
+# the store under load, at full length: some six minutes. ONLY="large evict", SCALE=0.1
+soak: all $(B)/make-artifact $(B)/load-bench
+	tests/venv.sh $(B)
+	THUNKD_BUILD=$(abspath $(B)) $(B)/venv/bin/python tests/soak/soak.py --scale $(or $(SCALE),1) $(ONLY)
 demo: deps
 	$(MAKE) B=$(B) all $(B)/demo-digits
 	@tools/demo.sh $(B)

@@ -55,14 +55,6 @@ unit() {
   fi
 }
 
-venv() {
-  [ -e "$ABS/venv/ready" ] && return 0
-  rm -rf "$ABS/venv"
-  python3 -m venv "$ABS/venv" &&
-    "$ABS/venv/bin/pip" install -q --disable-pip-version-check numpy ml_dtypes grpcio 'tritonclient[grpc]' grpcio-health-checking &&
-    touch "$ABS/venv/ready"
-}
-
 # Counts come from unittest's summary: "Ran N tests", "FAILED (failures=1, errors=2, skipped=3)".
 system() {
   local ran failures errors skipped bad last
@@ -136,7 +128,7 @@ if command -v systemd-analyze >/dev/null && compgen -G 'systemd/*.service' >/dev
   one "systemd units" units_ok
 fi
 
-if ! venv >"$log" 2>&1; then
+if ! tests/venv.sh "$ABS" >"$log" 2>&1; then
   cat "$log"
   echo "FAIL no Python environment for the system and corpus tests"
   add 0 1

@@ -10,14 +10,16 @@ figures, and "ok" or "FAIL" with what was wrong. Exit 1 when one failed. THUNKD_
 import argparse
 import pathlib
 import random
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 
-from fleet import MIB, Daemon, Model, Sampler, ctl, forget_peak, fresh, held, memory, triton, wait_until
+from fleet import BUILD, MIB, Daemon, Model, Sampler, ctl, forget_peak, fresh, held, memory, triton, wait_until
 
 
 class Wrong(Exception):
@@ -51,6 +53,9 @@ def large(work, scale):
         rss, peak = memory(d.process.pid)
         need(rss - base <= 1.02 * size + 16 * MIB, f"resident growth {(rss - base) / size:.3f} of the payload, {(rss - base - size) / MIB:.1f} MiB over")
         need(peak - base <= 1.10 * size + 32 * MIB, f"peak growth {(peak - base) / size:.3f} of the payload")
+        if scale >= 1:  # times are figures for a machine with nothing else to do
+            speed = load_speed(d, one)
+            need(speed >= 0.7, f"loaded at {speed:.2f} of the speed of a bare loop")
         two.put(store, "m", 2)
         wait_until(lambda: loaded(d, "m", 2), 120, "m/2")
         more, _ = memory(d.process.pid)
@@ -63,6 +68,15 @@ def large(work, scale):
         need(abs(charged + base - now) <= 0.05 * now, f"charged {charged / MIB:.0f} MiB + {base / MIB:.0f} at the start, resident {now / MIB:.0f}")
     finally:
         d.close()
+
+
+def load_speed(d, model):
+    """Of the daemon's load, against reading and decompressing the file and nothing else, both from memory."""
+    took = float(re.search(rb"m/1: ready, .* in ([0-9.]+) ms", d.text()).group(1))
+    r = subprocess.run([BUILD / "load-bench", model.path], capture_output=True, text=True, check=True)
+    bare = float(re.search(r"bare loop +([0-9.]+) s", r.stdout).group(1)) * 1000
+    print(f"  load {took:.0f} ms, bare loop {bare:.0f} ms")
+    return bare / took
 
 
 # ---- loading and unloading ----
