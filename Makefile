@@ -47,7 +47,7 @@ HOST_O = $(call obj,$(HOST_SRC)) $(ISA_O)
 GEN_O := $(GEN_C:.c=.o)
 LIB_O := $(call obj,$(LIB_SRC)) $(GEN_O)
 
-.PHONY: all deps fakes check check-streams check-cuda demo bench bench-host install clean headers check-unit check-system coverage
+.PHONY: all deps fakes check check-streams check-cuda check-fault demo bench bench-host install clean headers check-unit check-system coverage
 .SECONDARY:
 all: $(B)/thunkd $(B)/thunkctl $(B)/libthunk.a $(B)/thunkd-host.so
 
@@ -116,7 +116,8 @@ $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 
 $(B)/make-artifact: $(B)/tests/bench/make_artifact.o $(B)/libthunk.a
 $(B)/load-bench: $(B)/tests/bench/load_bench.o $(B)/libthunk.a
-$(B)/make-artifact $(B)/load-bench:
+$(B)/dispatch-bench: $(B)/tests/bench/dispatch_bench.o $(B)/libthunk.a
+$(B)/make-artifact $(B)/load-bench $(B)/dispatch-bench:
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(MALLOC)
 
 $(B)/coverage: tools/coverage.c $(B)/libhost.a $(B)/libthunk.a
@@ -151,13 +152,17 @@ check-streams: all
 check-cuda: all fakes
 	@test -n "$(THUNKD_CORPUS)" || { echo "check-cuda: set THUNKD_CORPUS to a folder of artifacts" >&2; exit 2; }
 	python3 tools/check_cuda.py $(B)/thunkctl "$(THUNKD_CORPUS)" --releases all --every 1 --seeds 8 --verify 1
+# every call of the driver failing, not only a sample: some five minutes
+check-fault: all fakes
+	python3 tests/fault/sweep.py $(B)/thunkctl "$(THUNKD_CORPUS)" --step 1
 # RELEASE=X.Y.Z [TARGET=h100_sxm]: tests/golden/README.md
 .PHONY: golden-add
 golden-add: all
 	@tools/golden_add.sh $(B) "$(RELEASE)" $(TARGET)
-bench: all $(B)/make-artifact $(B)/load-bench
+bench: all fakes $(B)/make-artifact $(B)/load-bench $(B)/dispatch-bench
 	tests/bench/run.sh $(B)
 	tests/bench/load.sh $(B)
+	tests/bench/dispatch.sh $(B)
 # NETS=folder GENERATOR=file.py JAX_PYTHON=python ONLY=net,... ROUNDS=n SECONDS=s JSON=file: tests/bench/host.py
 bench-host: all
 	@tests/bench/host.py $(B)/thunkctl $(if $(NETS),--nets $(NETS)) $(if $(GENERATOR),--generator $(GENERATOR)) \

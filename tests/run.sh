@@ -146,6 +146,8 @@ else
     echo "FAIL tests/conformance/run.py: no summary"
     add 0 1
   fi
+  say "each call of the CUDA driver failing"
+  counted fault tests/fault/sweep.py "${THUNKD_CORPUS:-none}"
   if [ "${THUNKD_DEVICE:-host}" = host ]; then
     say "conformance on the CUDA device, with the stand-in driver"
     LD_LIBRARY_PATH=$ABS/fakecuda FAKECUDA_CC=9.0 counted conformance tests/conformance/run.py cuda

@@ -5,8 +5,8 @@
 usage: check_cuda.py THUNKCTL CORPUS [--releases R,...|all] [--seeds N] [--every N] [--verify N] [--only MODEL,...]
                      [--jobs N] [--target T] [--real] [--json FILE]
 
-Every one-device artifact of the releases (the newest) is one test; of them, every N-th (3rd). It runs once as it comes and
-once with each of --seeds (1) random schedules of the streams. Right is what agrees with the host device and with the
+Every one-device artifact of the releases (the newest) is one test; of them, every N-th (3rd). It runs once as it comes
+and once with each of --seeds (1) random schedules of the streams. Right is what agrees with the host device and with the
 expected outputs within the case's tolerance, with no fault that the driver sees: no leak, no access out of bounds
 or out of order. What cannot be loaded because the device does not do it is refused: neither right nor wrong, told by
 reason. --verify N also runs `thunkctl verify` on every N-th. --real leaves the driver as the machine has it, and takes
@@ -21,8 +21,6 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-
-import numpy as np
 
 import refused
 from check_corpus import RELEASES, difference, read_safetensors
@@ -75,7 +73,7 @@ def reported(path):
 
 
 def equal_bytes(a, b):
-    return all(np.array_equal(a[k].view(np.uint8) if a[k].ndim else a[k], b[k].view(np.uint8) if b[k].ndim else b[k]) for k in a)
+    return all(k in b and a[k].tobytes() == b[k].tobytes() for k in a)
 
 
 def run_once(o, path, case, seed, host, out):
@@ -120,7 +118,8 @@ def run_verify(o, path, case, out):
         out.wrong = f"verify: {fault or said}"
     elif code:
         f = json.loads(text)["first"]
-        out.wrong = f"verify: {f['thunk']} '{f['instruction']}' {f['shape']}{f['index']} is {f['got']}, want {f['want']}"
+        where = f"{f['thunk']} '{f['instruction']}' {f['shape']}{f['index']}"
+        out.wrong = f"verify: {where} is {f['got']}, want {f['want']}"
 
 
 def test(o, number, path):

@@ -16,6 +16,7 @@ def reason(text):
     """What is refused, without what differs from one artifact to the next; None if it is no refusal."""
     if not any(s in text for s in SAID):
         return None
+    text = next(line for line in text.splitlines() if any(s in line for s in SAID))
     text = re.sub(r"^(exit \d+: )?(thunkctl: )?(\S+: )?(device \(cuda\): )?", "", text)
     text = re.sub(r"^((thunks|body|condition|embedded|branch)[^:]*: )+", "", text)
     text = re.sub(r"'[^']*'", "'…'", text)

@@ -26,9 +26,11 @@ TD_CUDA_TARGET(threefry);
 TD_CUDA_TARGET(lu_pivots);
 TD_CUDA_TARGET(cholesky_update);
 TD_CUDA_TARGET(nothing);
-/* sparse.c, tridiagonal.c: cuSPARSE */
-TD_CUDA_TARGET(sparse);
+/* sparse.c, tridiagonal.c: cuSPARSE; sparse_convert.c: own kernels; geev_or_host: solver_values.c */
+TD_CUDA_TARGET(sparse_product);
+TD_CUDA_TARGET(sparse_convert);
 TD_CUDA_TARGET(gtsv2);
+TD_CUDA_TARGET(geev_or_host);
 /* on_host.c: the stream is waited for, operands come down, the host device computes, results go up. One launch at a
  * time of each call. */
 TD_CUDA_TARGET(on_host);

@@ -81,3 +81,31 @@ KERNEL __launch_bounds__(256) td_topk(const uint8_t *x, uint8_t *values, int32_t
         }
     }
 }
+
+/* ---- sparse matrices: their arrays, then the rest of td_body_sparse_t ---- */
+#define SPARSE uint8_t *values, void *i1, void *i2, td_body_sparse_t a
+#define SPARSE_ARRAYS a.values = values, a.i1 = i1, a.i2 = i2
+KERNEL __launch_bounds__(256) td_sparse_todense(SPARSE, uint8_t *dense) {
+    SPARSE_ARRAYS;
+    for (uint64_t i = INDEX, n = a.csr ? a.rows : a.nnz; i < n; i += STRIDE) td_body_todense(&a, (int64_t)i, dense);
+}
+KERNEL __launch_bounds__(256) td_sparse_count(td_body_sparse_t a, const uint8_t *dense, int64_t *counts) {
+    for (uint64_t r = INDEX; r < (uint64_t)a.rows; r += STRIDE) counts[r] = td_body_count(&a, dense, (int64_t)r);
+}
+KERNEL __launch_bounds__(256) td_sparse_starts(SPARSE, int64_t *counts) {
+    SPARSE_ARRAYS;
+    if (INDEX == 0) td_body_starts(&a, counts);
+}
+/* Rows, then entries behind the last. */
+KERNEL __launch_bounds__(256) td_sparse_fromdense(SPARSE, const uint8_t *dense, const int64_t *starts) {
+    SPARSE_ARRAYS;
+    for (uint64_t r = INDEX; r < (uint64_t)a.rows; r += STRIDE) td_body_fromdense(&a, dense, starts, (int64_t)r);
+    for (uint64_t i = INDEX; i < (uint64_t)a.nnz; i += STRIDE)
+        if ((int64_t)i >= starts[a.rows]) td_body_entry(&a, (int64_t)i, a.rows, a.cols, 0);
+}
+KERNEL __launch_bounds__(256) td_sparse_clean(SPARSE, uint8_t *to_values, void *to_i1, void *to_i2, uint64_t entries) {
+    td_body_sparse_t to = {to_values, to_i1, to_i2};
+    SPARSE_ARRAYS;
+    for (uint64_t i = INDEX; i < entries; i += STRIDE) td_body_clean(&a, &to, (int64_t)i);
+    for (uint64_t r = INDEX; a.csr && r <= (uint64_t)a.rows; r += STRIDE) td_body_clean_offset(&a, &to, (int64_t)r);
+}

@@ -2,7 +2,7 @@
 /* Eigenvalues and singular values. Small symmetric matrices and JAX's default for small singular value problems take
  * Jacobi's method, batches of at most 32 x 32 in one call; the rest the 64-bit functions, a call each, whose host
  * workspace is used up when they return. What is chosen when follows jaxlib/gpu/solver_kernels_ffi.cc. */
-#include "runtime/cuda/solver.h"
+#include "runtime/cuda/custom.h"
 
 enum { JACOBI_MOST = 32 };
 #define CALL(c, fn, ...) td_solver_check((c)->lib->fn[(c)->t]((c)->lib->handle, __VA_ARGS__), #fn, err)
@@ -195,7 +195,6 @@ td_status_t td_cuda_geev(td_solver_call_t *c, const td_custom_call_desc_t *d, td
                          td_err_t *err) {
     td_status_t st = td_linalg_geev(d, &c->l, err);
     if (st) return st;
-    if (c->l.left) return td_fail(err, TD_UNSUPPORTED, "cuSOLVER computes right eigenvectors only");
     if (!c->lib->cusolverDnXgeev || !c->lib->cusolverDnXgeev_bufferSize)
         return td_fail(err, TD_UNSUPPORTED, "this cuSOLVER has no cusolverDnXgeev; install that of CUDA 12.6 or newer");
     td_solver_sizes(c, d);
@@ -208,4 +207,13 @@ td_status_t td_cuda_geev(td_solver_call_t *c, const td_custom_call_desc_t *d, td
     st = CALL64(c, cusolverDnXgeev_bufferSize, CUSOLVER_EIG_MODE_NOVECTOR, mode_of(c), n, c->data, NULL, n, w_type(c), NULL,
                 c->data, NULL, n, c->data, NULL, n, c->data, &c->device_bytes, &c->host_bytes);
     return st ? st : td_solver_work64(c, arena, scratch, err);
+}
+
+/* cuSOLVER has no left vectors. */
+TD_CUDA_TARGET(geev_or_host) {
+    td_linalg_t l = {0};
+    td_status_t st = td_linalg_geev(desc, &l, err);
+    if (st) return st;
+    if (l.left) return td_cuda_on_host(d, desc, arena, out, out_scratch, err);
+    return td_cuda_solver_lower(d, td_cuda_geev, desc, arena, out, out_scratch, err);
 }

@@ -83,6 +83,74 @@ static void pivots(const uint8_t *const *params, uint8_t *const *memory) {
 UPDATE(float, hypotf, update_f32)
 UPDATE(double, hypot, update_f64)
 
+/* Sparse matrices: values, i1, i2, the rest of td_body_sparse_t, then what the kernel has of its own. */
+static td_body_sparse_t sparse_of(const uint8_t *const *params, uint32_t at, uint8_t *const *memory) {
+    td_body_sparse_t a;
+    memcpy(&a, params[at], sizeof a);
+    if (at && memory) a.values = memory[at - 3], a.i1 = memory[at - 2], a.i2 = memory[at - 1];
+    return a;
+}
+/* Bytes of the array i, counted from the values. */
+static uint64_t sparse_bytes(const td_body_sparse_t *a, uint32_t i, uint64_t entries) {
+    if (i == 0) return entries * (uint64_t)a->elem;
+    return (i == 2 && a->csr ? (uint64_t)a->rows + 1 : entries) * (uint64_t)a->index;
+}
+static uint64_t dense_bytes(const td_body_sparse_t *a) { return (uint64_t)(a->rows * a->cols) * (uint64_t)a->elem; }
+
+static bool todense_touches(const uint8_t *const *params, uint32_t i, uint64_t *bytes, bool *write) {
+    td_body_sparse_t a = sparse_of(params, 3, NULL);
+    *bytes = i == 4 ? dense_bytes(&a) : sparse_bytes(&a, i, (uint64_t)a.nnz);
+    *write = i == 4;
+    return i != 3;
+}
+static void todense(const uint8_t *const *params, uint8_t *const *memory) {
+    td_body_sparse_t a = sparse_of(params, 3, memory);
+    for (int64_t i = 0, n = a.csr ? a.rows : a.nnz; i < n; i++) td_body_todense(&a, i, memory[4]);
+}
+static bool count_touches(const uint8_t *const *params, uint32_t i, uint64_t *bytes, bool *write) {
+    td_body_sparse_t a = sparse_of(params, 0, NULL);
+    *bytes = i == 1 ? dense_bytes(&a) : (uint64_t)a.rows * 8;
+    *write = i == 2;
+    return i > 0;
+}
+static void count(const uint8_t *const *params, uint8_t *const *memory) {
+    td_body_sparse_t a = sparse_of(params, 0, NULL);
+    for (int64_t r = 0; r < a.rows; r++) ((int64_t *)(void *)memory[2])[r] = td_body_count(&a, memory[1], r);
+}
+static bool starts_touches(const uint8_t *const *params, uint32_t i, uint64_t *bytes, bool *write) {
+    td_body_sparse_t a = sparse_of(params, 3, NULL);
+    *bytes = i == 4 ? ((uint64_t)a.rows + 1) * 8 : i == 2 && a.csr ? sparse_bytes(&a, 2, 0) : 0;
+    *write = true;
+    return i != 3;
+}
+static void starts(const uint8_t *const *params, uint8_t *const *memory) {
+    td_body_sparse_t a = sparse_of(params, 3, memory);
+    td_body_starts(&a, (int64_t *)(void *)memory[4]);
+}
+static bool fromdense_touches(const uint8_t *const *params, uint32_t i, uint64_t *bytes, bool *write) {
+    td_body_sparse_t a = sparse_of(params, 3, NULL);
+    *bytes = i == 4 ? dense_bytes(&a) : i == 5 ? ((uint64_t)a.rows + 1) * 8 : i == 2 && a.csr ? 0 : sparse_bytes(&a, i, (uint64_t)a.nnz);
+    *write = i < 3;
+    return i != 3;
+}
+static void fromdense(const uint8_t *const *params, uint8_t *const *memory) {
+    td_body_sparse_t a = sparse_of(params, 3, memory);
+    const int64_t *at = (const int64_t *)(void *)memory[5];
+    for (int64_t r = 0; r < a.rows; r++) td_body_fromdense(&a, memory[4], at, r);
+    for (int64_t i = at[a.rows]; i < a.nnz; i++) td_body_entry(&a, i, a.rows, a.cols, NULL);
+}
+static bool clean_touches(const uint8_t *const *params, uint32_t i, uint64_t *bytes, bool *write) {
+    td_body_sparse_t a = sparse_of(params, 3, NULL);
+    *bytes = sparse_bytes(&a, i < 3 ? i : i - 4, u64(params[7]));
+    *write = i > 3;
+    return i != 3 && i != 7;
+}
+static void clean(const uint8_t *const *params, uint8_t *const *memory) {
+    td_body_sparse_t a = sparse_of(params, 3, memory), to = {.values = memory[4], .i1 = memory[5], .i2 = memory[6]};
+    for (uint64_t i = 0, n = u64(params[7]); i < n; i++) td_body_clean(&a, &to, (int64_t)i);
+    for (int64_t r = 0; a.csr && r <= a.rows; r++) td_body_clean_offset(&a, &to, r);
+}
+
 /* td_topk(x, values, positions, batch, n, k, bytes, order) */
 static bool topk_touches(const uint8_t *const *params, uint32_t i, uint64_t *bytes, bool *write) {
     *bytes = u64(params[3]) * u64(params[i ? 5 : 4]) * (i == 2 ? 4 : (uint64_t)s32(params[6]));
@@ -114,7 +182,14 @@ static void topk(const uint8_t *const *params, uint8_t *const *memory) {
 
 static const uint32_t w7[] = {8, 8, 8, 8, 8, 8, 8}, w884[] = {8, 8, 4}, w5[] = {8, 8, 8, 4, 4},
                       w8[] = {8, 8, 8, 8, 8, 8, 4, 4};
+static const uint32_t w_todense[] = {8, 8, 8, 64, 8}, w_count[] = {64, 8, 8}, w_fill[] = {8, 8, 8, 64, 8, 8},
+                      w_clean[] = {8, 8, 8, 64, 8, 8, 8, 8};
 static const fk_builtin_t rows[] = {
+    {"td_sparse_todense", 5, w_todense, todense_touches, todense},
+    {"td_sparse_count", 3, w_count, count_touches, count},
+    {"td_sparse_starts", 5, w_todense, starts_touches, starts},
+    {"td_sparse_fromdense", 6, w_fill, fromdense_touches, fromdense},
+    {"td_sparse_clean", 8, w_clean, clean_touches, clean},
     {"td_scale_f32", 3, w884, scale_f32_touches, scale_f32},
     {"td_scale_f64", 3, w7, scale_f64_touches, scale_f64},
     {"td_pointers", 4, w7, pointers_touches, pointers},

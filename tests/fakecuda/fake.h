@@ -27,7 +27,8 @@ typedef struct fk_config {
     uint64_t seed;         /* 0: no delays */
     bool run_inline;       /* no threads: work is done when it is enqueued */
     bool empty;            /* kernels do nothing */
-    bool races, count, leaks;
+    bool races, leaks;
+    int count;             /* of calls, printed at exit; 2: each as it is made */
     int fill;              /* byte that new memory holds; -1: zeros, not touched */
     int exit_code;         /* when there were faults */
     const char *report;    /* file that a line is appended to; NULL: none */
@@ -39,7 +40,7 @@ extern fk_config_t fk_config;
 void fk_config_read(void);
 
 /* ---- the lock and calls (report.c) ---- */
-extern pthread_mutex_t fk_lock;
+FK_EXPORT extern pthread_mutex_t fk_lock;
 extern pthread_cond_t fk_change; /* anything that somebody may wait for has happened */
 
 typedef struct fk_fn { /* one for each entry point, static in it */

@@ -64,6 +64,7 @@ CUresult fk_enter(fk_fn_t *fn, unsigned flags) {
     }
     fn->calls++;
     calls++;
+    if (fk_config.count > 1) fprintf(stderr, "fakecuda: call %llu: %s\n", (unsigned long long)calls, fn->name);
     CUresult r = CUDA_SUCCESS;
     fk_ctx_t *c = fk_current();
     if (!(flags & FK_NO_INIT) && !fk_initialised) r = CUDA_ERROR_NOT_INITIALIZED;
@@ -76,6 +77,9 @@ CUresult fk_enter(fk_fn_t *fn, unsigned flags) {
     if (!r && fk_config.fail) {
         bool later = false;
         CUresult code = injected(fn, &later);
+        if (code)
+            fprintf(stderr, "fakecuda: call %llu fails: %s, %d%s\n", (unsigned long long)calls, fn->name, code,
+                    later ? " later" : "");
         if (code && c && fk_is_sticky(code)) fk_poison(c, code);
         if (code && !later) failed_call(fn);
         if (!later) r = code;

@@ -72,12 +72,70 @@ static const td_attrs_t *attrs_of(td_arena_t *arena, const attr_t *v, size_t n) 
     return a;
 }
 
-/* Prepares and runs; the scratch is full of 0xff and has a guard behind it. */
-static td_status_t try_call(const char *target, const attr_t *attrs, size_t n_attrs, const arr_t *in, size_t n_in,
-                            const arr_t *out, size_t n_out, td_err_t *err) {
-    const td_shape_t *shapes[16];
-    void *bufs[16], *state = NULL;
+#ifdef HANDLERS_ON_CUDA
+/* The CUDA device with its stand-in driver and libraries: arrays that share memory here share it there. */
+#include "tests/unit/cuda_op_case.h"
+
+static void open_libraries(void) {
+    static bool open;
+    const char *const files[] = {"libcuda.so.1", "libcublas.so.13", "libcusolver.so.12", "libcusparse.so.12"};
+    for (size_t i = 0; i < sizeof files / sizeof *files && !open; i++) op_library(files[i]);
+    open = true;
+}
+static td_status_t try_lowered(const td_custom_call_desc_t *d, void *const *data, size_t n) {
+    op_buffer_t v[OP_BUFFERS] = {{0}};
+    op_t o;
+    td_status_t s = op_lower(&o, gpu, TD_OP_CUSTOM_CALL, d);
+    if (s) return s;
+    for (uint32_t i = 0; i < n; i++) {
+        const td_shape_t *a = i < d->n_operands ? d->operands[i] : d->results[i - d->n_operands];
+        v[i] = (op_buffer_t){.host = data[i], .bytes = td_type_is_array(a->type) && data[i] ? a->bytes : 0};
+        for (uint32_t k = 0; k < i && data[i]; k++)
+            if (data[k] == data[i]) v[i].same = k + 1;
+    }
+    op_up(v, (uint32_t)n);
+    s = op_launch(&o, v, (uint32_t)n);
+    if (!s) op_down(v, (uint32_t)n);
+    op_free(v, (uint32_t)n);
+    op_release(&o, gpu);
+    return s;
+}
+static td_status_t try_on(const td_custom_call_desc_t *d, void *const *data, size_t n, td_err_t *out_err) {
+    open_libraries();
+    op_open();
+    td_status_t s = try_lowered(d, data, n);
+    *out_err = err;
+    op_close();
+    return s;
+}
+#else
+/* The scratch is full of 0xff and has a guard behind it. */
+static td_status_t try_on(const td_custom_call_desc_t *d, void *const *data, size_t n, td_err_t *err) {
+    void *state = NULL;
     uint64_t scratch = 0;
+    td_arena_t arena;
+    const td_handler_t *h = td_handler_find(d->target);
+    ck_assert_ptr_nonnull(h);
+    (void)n;
+    td_arena_init(&arena, td_alloc_default(), 0);
+    td_status_t s = h->prepare(d, &arena, &state, &scratch, err);
+    if (s == TD_OK) {
+        char *p = aligned_alloc(64, (scratch + 127) / 64 * 64);
+        memset(p, 0xff, (scratch + 127) / 64 * 64);
+        s = h->run(state, data, p, err);
+        ck_assert_msg(p[scratch] == (char)0xff, "%s writes behind its scratch", d->target);
+        free(p);
+    }
+    td_arena_deinit(&arena);
+    return s;
+}
+#endif
+
+/* Prepares and runs. */
+static td_status_t try_call(const char *target, const attr_t *attrs, size_t n_attrs, const arr_t *in, size_t n_in,
+                            const arr_t *out, size_t n_out, td_err_t *error) {
+    const td_shape_t *shapes[16];
+    void *bufs[16];
     td_arena_t arena;
     td_arena_init(&arena, td_alloc_default(), 0);
     for (size_t i = 0; i < n_in + n_out; i++) {
@@ -88,16 +146,7 @@ static td_status_t try_call(const char *target, const attr_t *attrs, size_t n_at
     td_custom_call_desc_t d = {.target = target, .instruction = "x", .operands = shapes, .n_operands = (uint32_t)n_in,
                                .results = shapes + n_in, .n_results = (uint32_t)n_out,
                                .attrs = attrs_of(&arena, attrs, n_attrs)};
-    const td_handler_t *h = td_handler_find(target);
-    ck_assert_ptr_nonnull(h);
-    td_status_t s = h->prepare(&d, &arena, &state, &scratch, err);
-    if (s == TD_OK) {
-        char *p = aligned_alloc(64, (scratch + 127) / 64 * 64);
-        memset(p, 0xff, (scratch + 127) / 64 * 64);
-        s = h->run(state, bufs, p, err);
-        ck_assert_msg(p[scratch] == (char)0xff, "%s writes behind its scratch", target);
-        free(p);
-    }
+    td_status_t s = try_on(&d, bufs, n_in + n_out, error);
     td_arena_deinit(&arena);
     return s;
 }
