@@ -27,17 +27,18 @@ static void draw_on(td_resident_t *r, td_reservation_t *res) {
 
 /* ---- programs ---- */
 
-/* The artifact and its module are gone after this; the program keeps the payloads that it needs. */
-static td_status_t make_program(td_store_t *s, const td_load_order_t *o, td_resident_t *r, const td_surveyed_t *a,
-                                td_bucket_t *b, td_err_t *err) {
-    const td_alloc_t *alloc = td_heap_alloc(r->heap);
-    td_artifact_opts_t opts = {.table = s->payloads, .alloc = alloc, .charge = &r->payload_draw.charge, .progress = o->done,
+/* The artifact and its module are gone after this, as is what they took on the survey's heap; the program keeps the
+ * payloads that it needs. */
+static td_status_t make_program(td_store_t *s, const td_load_order_t *o, td_resident_t *r, const td_survey_t *v,
+                                const td_surveyed_t *a, td_bucket_t *b, td_err_t *err) {
+    const td_alloc_t *alloc = td_heap_alloc(r->heap), *passing = td_heap_alloc(v->heap);
+    td_artifact_opts_t opts = {.table = s->payloads, .alloc = passing, .charge = &r->payload_draw.charge, .progress = o->done,
                                .cancel = o->cancel};
     td_program_opts_t p = {.dev = s->opts.device, .alloc = alloc, .constants = s->constants, .charge = &r->binding_draw.charge, .states = a->states};
     td_artifact_t *art = NULL;
     td_module_t *m = NULL;
     td_status_t st = td_artifact_open_path(a->path, &opts, &art, err);
-    if (st == TD_OK) st = td_module_open(art, alloc, &m, err);
+    if (st == TD_OK) st = td_module_open(art, passing, &m, err);
     if (st == TD_OK) st = td_program_create(m, &p, &b->program, err);
     td_module_close(m);
     td_artifact_close(art);
@@ -73,7 +74,7 @@ static td_status_t make_buckets(td_store_t *s, const td_load_order_t *o, td_resi
     td_status_t st = TD_OK;
     for (uint32_t i = 0; i < v->n && st == TD_OK; i++) {
         td_bucket_t *b = &r->buckets[r->n_buckets++];
-        st = make_program(s, o, r, &v->artifacts[i], b, err);
+        st = make_program(s, o, r, v, &v->artifacts[i], b, err);
         if (st == TD_OK) st = same_inputs(&v->artifacts[i], b->program, err);
         if (st == TD_OK) st = bind_weights(r, b, v->artifacts[i].bound, err);
         for (uint32_t k = 0; st == TD_OK && k < td_program_input_count(b->program); k++)
@@ -250,7 +251,7 @@ static td_status_t try_once(td_store_t *s, const td_load_order_t *o, attempt_t *
 td_status_t td_resident_create(td_store_t *s, const td_load_order_t *o, td_resident_t **out, td_err_t *err) {
     attempt_t a = {.trust = true};
     td_status_t st = try_once(s, o, &a, out, err);
-    for (uint64_t slack = 1 << 20; st == TD_LIMIT && !a.refused && slack <= 16 << 20; slack *= 4) {
+    for (uint64_t slack = 64 << 10; st == TD_LIMIT && !a.refused && slack <= 16 << 20; slack *= 4) {
         a = (attempt_t){.slack = slack};
         st = try_once(s, o, &a, out, err);
     }
