@@ -115,6 +115,7 @@ struct td_device {
     uint64_t light_bytes; /* async bodies that touch less stay on the stream that starts them: done sooner than
                              * another stream would begin */
     const struct td_ffi_registry *ffi; /* user handlers, borrowed; NULL: none */
+    int ordinal; /* what user handlers are told: the number of a GPU; 0: the host */
 };
 struct td_stream {
     td_device_t *device;

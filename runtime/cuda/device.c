@@ -164,6 +164,7 @@ static td_status_t open_in(td_cuda_device_t *d, const char *text, td_err_t *err)
     if (st || (st = td_cuda_open(*o.driver ? o.driver : NULL, &d->cu, err)) ||
         (st = td_cuda_choose(d, o.selector, *o.capability ? o.capability : NULL, err)) || (st = attributes(d, err)))
         return st;
+    d->base.ordinal = d->ordinal;
     st = TD_CU(d, d->name, err, cuDevicePrimaryCtxRetain, &d->context, d->handle);
     if (st) {
         d->context = NULL;
