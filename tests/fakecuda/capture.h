@@ -29,5 +29,7 @@ CUresult fk_capture_forbids(fk_stream_t *s);
 /* and for calls that change memory: if this thread captures in any mode but the relaxed one, or another one in the
  * global mode. */
 CUresult fk_capture_unsafe(void);
+/* A call of this thread was made to fail: its captures come to nothing. */
+void fk_capture_spoil(void);
 
 #endif

@@ -111,6 +111,10 @@ CUresult fk_capture_wait(fk_stream_t *s, struct fk_capture *c, uint32_t number) 
     return CUDA_SUCCESS;
 }
 
+void fk_capture_spoil(void) {
+    for (struct fk_capture *c = captures; c; c = c->next)
+        if (!c->ended && pthread_equal(c->thread, pthread_self())) c->invalid = true;
+}
 CUresult fk_capture_forbids(fk_stream_t *s) {
     if (!s->capture) return CUDA_SUCCESS;
     s->capture->invalid = true;
