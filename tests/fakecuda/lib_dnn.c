@@ -21,7 +21,8 @@ const char *cudnnGetErrorString(cudnnStatus_t status) {
     case CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED: return "CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED";
     case CUDNN_STATUS_NOT_SUPPORTED: return "CUDNN_STATUS_NOT_SUPPORTED";
     case CUDNN_STATUS_EXECUTION_FAILED: return "CUDNN_STATUS_EXECUTION_FAILED";
-    case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED: return "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED";
+    case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
+        return "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED";
     default: return "CUDNN_STATUS_OTHER";
     }
 }
@@ -34,7 +35,9 @@ cudnnStatus_t dn_refuse(cudnnStatus_t code, const char *reason) {
     return code;
 }
 cudnnStatus_t dn_fault(const char *text, int64_t a, int64_t b) {
-    return dn_refuse((cudnnStatus_t)fk_fault(FK_ARGUMENTS, CUDNN_STATUS_BAD_PARAM, "%s: %lld and %lld", text, (long long)a, (long long)b), text);
+    return dn_refuse((cudnnStatus_t)fk_fault(FK_ARGUMENTS, CUDNN_STATUS_BAD_PARAM, "%s: %lld and %lld", text,
+                                             (long long)a, (long long)b),
+                     text);
 }
 
 static cudnnStatus_t made(void *handle, void *out) {
@@ -66,9 +69,12 @@ static dn_desc_t *any(const void *handle) { return fk_library_get(handle, DN_DES
 const dn_desc_t *dn_get(const void *handle, int kind) {
     const dn_desc_t *d = any(handle);
     if (!d) return NULL;
-    if (!d->finished) dn_fault("a descriptor that is not finished", d->kind, kind);
-    else if (kind >= 0 && d->kind != kind) dn_fault("a descriptor of another kind", d->kind, kind);
-    else return d;
+    if (!d->finished)
+        dn_fault("a descriptor that is not finished", d->kind, kind);
+    else if (kind >= 0 && d->kind != kind)
+        dn_fault("a descriptor of another kind", d->kind, kind);
+    else
+        return d;
     return NULL;
 }
 const dn_attr_t *dn_attr(const dn_desc_t *d, int name) {
@@ -84,8 +90,10 @@ double dn_real(const dn_desc_t *d, int name, double otherwise) {
     const dn_attr_t *a = dn_attr(d, name);
     float f = 0;
     if (!a) return otherwise;
-    if (a->type == CUDNN_TYPE_FLOAT) memcpy(&f, a->v, sizeof f), otherwise = (double)f;
-    else memcpy(&otherwise, a->v, sizeof otherwise);
+    if (a->type == CUDNN_TYPE_FLOAT)
+        memcpy(&f, a->v, sizeof f), otherwise = (double)f;
+    else
+        memcpy(&otherwise, a->v, sizeof otherwise);
     return otherwise;
 }
 const void *dn_ptr(const dn_desc_t *d, int name) { return (const void *)(uintptr_t)dn_int(d, name, 0); }
@@ -101,7 +109,8 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
     FK_ENTER(cudnnBackendDestroyDescriptor, 0);
     return fk_leave(ended(descriptor, DN_DESC));
 }
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, int name, int type, int64_t count, const void *values) {
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, int name, int type, int64_t count,
+                                       const void *values) {
     FK_ENTER(cudnnBackendSetAttribute, 0);
     dn_desc_t *d = any(descriptor);
     return fk_leave(d ? dn_take(d, name, type, count, values) : CUDNN_STATUS_BAD_PARAM);
@@ -112,7 +121,8 @@ static cudnnStatus_t finish_tensor(const dn_desc_t *d) {
     const dn_attr_t *dims = dn_attr(d, CUDNN_ATTR_TENSOR_DIMENSIONS), *strides = dn_attr(d, CUDNN_ATTR_TENSOR_STRIDES);
     if (dims->n != strides->n) return dn_fault("numbers of dimensions and strides", dims->n, strides->n);
     for (int64_t i = 0; i < dims->n; i++)
-        if ((int64_t)dims->v[i] < 1 || (int64_t)strides->v[i] < 1) return dn_fault("dimension and stride", (int64_t)dims->v[i], (int64_t)strides->v[i]);
+        if ((int64_t)dims->v[i] < 1 || (int64_t)strides->v[i] < 1)
+            return dn_fault("dimension and stride", (int64_t)dims->v[i], (int64_t)strides->v[i]);
     return CUDNN_STATUS_SUCCESS;
 }
 static cudnnStatus_t finish_graph(const dn_desc_t *d) {
@@ -123,7 +133,8 @@ static cudnnStatus_t finish_engine(dn_desc_t *d) {
     d->engine = dn_int(d, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, -1);
     d->graph = dn_ptr(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
     if (!dn_get(d->graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)) return CUDNN_STATUS_BAD_PARAM;
-    return d->engine >= 0 && d->engine < ENGINES ? 0 : dn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine has that number");
+    return d->engine >= 0 && d->engine < ENGINES ? 0
+                                                 : dn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine has that number");
 }
 static cudnnStatus_t finish_config(dn_desc_t *d) {
     const dn_desc_t *e = dn_get(dn_ptr(d, CUDNN_ATTR_ENGINECFG_ENGINE), CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -138,7 +149,8 @@ static cudnnStatus_t finish_plan(dn_desc_t *d) {
     return d->engine == ENGINE_NO_PLAN ? dn_refuse(CUDNN_STATUS_NOT_SUPPORTED, "the engine has no plan for it") : 0;
 }
 static cudnnStatus_t finish_pack(const dn_desc_t *d) {
-    const dn_attr_t *ids = dn_attr(d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS), *at = dn_attr(d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    const dn_attr_t *ids = dn_attr(d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS),
+                    *at = dn_attr(d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
     return ids->n == at->n ? CUDNN_STATUS_SUCCESS : dn_fault("numbers of tensors and pointers", ids->n, at->n);
 }
 static cudnnStatus_t finish(dn_desc_t *d) {
@@ -172,20 +184,23 @@ static cudnnStatus_t list(const dn_desc_t *d, int64_t room, int64_t *count, void
     if (*count > room) *count = room;
     for (int64_t i = 0; i < *count; i++) {
         dn_desc_t *c = any(((void **)values)[i]);
-        if (!c || c->kind != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR || c->finished) return dn_fault("not a new configuration, result", i, *count);
+        if (!c || c->kind != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR || c->finished)
+            return dn_fault("not a new configuration, result", i, *count);
         c->engine = engines[i], c->graph = dn_ptr(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH), c->finished = true;
     }
     return CUDNN_STATUS_SUCCESS;
 }
 static cudnnStatus_t engine_of(const dn_desc_t *d, void *values) {
     dn_desc_t *e = any(*(void **)values);
-    if (!e || e->kind != CUDNN_BACKEND_ENGINE_DESCRIPTOR || e->finished) return dn_fault("not a new engine", d->kind, 0);
+    if (!e || e->kind != CUDNN_BACKEND_ENGINE_DESCRIPTOR || e->finished)
+        return dn_fault("not a new engine", d->kind, 0);
     e->engine = d->engine, e->graph = d->graph, e->finished = true;
     return CUDNN_STATUS_SUCCESS;
 }
 static cudnnStatus_t notes_of(const dn_desc_t *d, int64_t *count, void *values) {
     static const int notes[ENGINES] = {[ENGINE_NARROW] = CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
-        [ENGINE_TENSOR_CORE] = CUDNN_NUMERICAL_NOTE_TENSOR_CORE, [ENGINE_VARIES] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
+                                       [ENGINE_TENSOR_CORE] = CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
+                                       [ENGINE_VARIES] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
     *count = d->engine != ENGINE_PLAIN && d->engine != ENGINE_NO_PLAN;
     if (*count) memcpy(values, &notes[d->engine], sizeof *notes);
     return CUDNN_STATUS_SUCCESS;
@@ -196,10 +211,13 @@ static cudnnStatus_t get(const dn_desc_t *d, int name, int type, int64_t room, i
     if (!d->finished) return dn_refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "not finished");
     if (room < 1 || !values || !count) return dn_fault("room for the values of attribute", name, room);
     *count = 1;
-    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && type == CUDNN_TYPE_BACKEND_DESCRIPTOR) return list(d, room, count, values);
+    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
+        return list(d, room, count, values);
     if (name == CUDNN_ATTR_ENGINECFG_ENGINE && type == CUDNN_TYPE_BACKEND_DESCRIPTOR) return engine_of(d, values);
-    if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && type == CUDNN_TYPE_NUMERICAL_NOTE) return notes_of(d, count, values);
-    if (name != CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE || type != CUDNN_TYPE_INT64) return dn_fault("asked for attribute", name, type);
+    if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && type == CUDNN_TYPE_NUMERICAL_NOTE)
+        return notes_of(d, count, values);
+    if (name != CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE || type != CUDNN_TYPE_INT64)
+        return dn_fault("asked for attribute", name, type);
     memcpy(values, &workspace, sizeof workspace);
     return CUDNN_STATUS_SUCCESS;
 }

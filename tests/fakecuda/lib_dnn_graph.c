@@ -28,7 +28,9 @@ static int64_t vector_of(const dn_desc_t *t) { return dn_int(t, CUDNN_ATTR_TENSO
 static int64_t dim(const dn_desc_t *t, uint32_t i) { return (int64_t)dn_attr(t, CUDNN_ATTR_TENSOR_DIMENSIONS)->v[i]; }
 static int64_t stride(const dn_desc_t *t, uint32_t i) { return (int64_t)dn_attr(t, CUDNN_ATTR_TENSOR_STRIDES)->v[i]; }
 static uint32_t rank(const dn_desc_t *t) { return (uint32_t)dn_attr(t, CUDNN_ATTR_TENSOR_DIMENSIONS)->n; }
-static bool reordered(const dn_desc_t *t) { return dn_int(t, CUDNN_ATTR_TENSOR_REORDERING_MODE, 0) == CUDNN_TENSOR_REORDERING_INT8x32; }
+static bool reordered(const dn_desc_t *t) {
+    return dn_int(t, CUDNN_ATTR_TENSOR_REORDERING_MODE, 0) == CUDNN_TENSOR_REORDERING_INT8x32;
+}
 
 static int64_t elements(const dn_desc_t *t) { /* from the first to the last, with gaps */
     int64_t n = 1;
@@ -36,56 +38,86 @@ static int64_t elements(const dn_desc_t *t) { /* from the first to the last, wit
     return n * vector_of(t);
 }
 static void buffer(dn_work_t *w, const dn_desc_t *t, bool write) {
-    w->b[w->n++] = (dn_buffer_t){dn_int(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, 0), (uint64_t)elements(t) * td_type_bytes(tensor_type(t)), write};
+    w->b[w->n++] = (dn_buffer_t){dn_int(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, 0),
+                                 (uint64_t)elements(t) * td_type_bytes(tensor_type(t)), write};
 }
 
 /* ---- convolutions ---- */
 static cudnnStatus_t array_of(const dn_desc_t *t, td_conv_array_t *a, uint32_t n) {
     int64_t v = vector_of(t);
     if (rank(t) != n + 2) return dn_fault("dimensions of a tensor, of the convolution", rank(t), n);
-    if (v > 1 && dn_int(t, CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION, -1) != 1) return dn_fault("vectors along a dimension", v, -1);
-    *a = (td_conv_array_t){.type = tensor_type(t), .outer = dim(t, 0), .outer_stride = stride(t, 0) * v, .feature = dim(t, 1) * v,
-                           .feature_stride = stride(t, 1) * v, .vector = v, .vector_stride = 1, .count = v};
+    if (v > 1 && dn_int(t, CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION, -1) != 1)
+        return dn_fault("vectors along a dimension", v, -1);
+    *a = (td_conv_array_t){.type = tensor_type(t),
+                           .outer = dim(t, 0),
+                           .outer_stride = stride(t, 0) * v,
+                           .feature = dim(t, 1) * v,
+                           .feature_stride = stride(t, 1) * v,
+                           .vector = v,
+                           .vector_stride = 1,
+                           .count = v};
     for (uint32_t i = 0; i < n; i++) a->spatial[i] = dim(t, 2 + i), a->spatial_stride[i] = stride(t, 2 + i) * v;
     for (uint32_t i = 0; i < n + 2; i++) a->count *= dim(t, i);
     return a->type == TD_TYPE_INVALID ? UNKNOWN("data type") : 0;
 }
 
 static cudnnStatus_t window_of(const dn_desc_t *c, td_conv_desc_t *d) {
-    const dn_attr_t *steps = dn_attr(c, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES), *gaps = dn_attr(c, CUDNN_ATTR_CONVOLUTION_DILATIONS);
-    const dn_attr_t *low = dn_attr(c, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS), *high = dn_attr(c, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+    const dn_attr_t *steps = dn_attr(c, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
+                    *gaps = dn_attr(c, CUDNN_ATTR_CONVOLUTION_DILATIONS);
+    const dn_attr_t *low = dn_attr(c, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS),
+                    *high = dn_attr(c, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
     int64_t n = dn_int(c, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 0);
     if (n < 2 || n > 3) return UNKNOWN("spatial dimensions");
-    if (steps->n != n || gaps->n != n || low->n != n || high->n != n) return dn_fault("values for each spatial dimension", n, steps->n);
+    if (steps->n != n || gaps->n != n || low->n != n || high->n != n)
+        return dn_fault("values for each spatial dimension", n, steps->n);
     d->n = (uint32_t)n;
     for (uint32_t i = 0; i < d->n; i++)
-        d->window[i] = (td_window_dim_t){.stride = (int64_t)steps->v[i], .window_dilation = (int64_t)gaps->v[i], .base_dilation = 1,
-            .pad_low = (int64_t)low->v[i], .pad_high = (int64_t)high->v[i],
-            .reversal = dn_int(c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, -1) == CUDNN_CONVOLUTION};
+        d->window[i] =
+            (td_window_dim_t){.stride = (int64_t)steps->v[i],
+                              .window_dilation = (int64_t)gaps->v[i],
+                              .base_dilation = 1,
+                              .pad_low = (int64_t)low->v[i],
+                              .pad_high = (int64_t)high->v[i],
+                              .reversal = dn_int(c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, -1) == CUDNN_CONVOLUTION};
     return CUDNN_STATUS_SUCCESS;
 }
 
-static const struct { int op, alpha, beta, window, t[3]; td_conv_kind_t kind; } forms[] = {
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+static const struct {
+    int op, alpha, beta, window, t[3];
+    td_conv_kind_t kind;
+} forms[] = {
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}, TD_CONV_FORWARD},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+     TD_CONV_FORWARD},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
      {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY}, TD_CONV_BACKWARD_DATA},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+     TD_CONV_BACKWARD_DATA},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
      {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}, TD_CONV_BACKWARD_FILTER},
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
+     TD_CONV_BACKWARD_FILTER},
 };
 
 /* Sums of f16 in f32, of f64 in f64, of s8 in s32; inputs of one type. */
 static cudnnStatus_t types_ok(const td_conv_desc_t *d, const dn_desc_t *c, bool is_fused) {
     td_type_t sums = type_of(dn_int(c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, -1)), x = d->x.type, y = d->y.type;
-    if (sums != (x == TD_F64 ? TD_F64 : x == TD_S8 ? TD_S32 : TD_F32)) return dn_fault("types of inputs and sums", x, sums);
+    if (sums != (x == TD_F64 ? TD_F64 : x == TD_S8 ? TD_S32 : TD_F32))
+        return dn_fault("types of inputs and sums", x, sums);
     if (d->w.type != x) return dn_fault("types of input and filter", x, d->w.type);
-    if (x == TD_S8) return d->kind == TD_CONV_FORWARD && (is_fused || y == TD_S8 || y == TD_F32) ? 0 : UNKNOWN("a convolution of s8");
+    if (x == TD_S8)
+        return d->kind == TD_CONV_FORWARD && (is_fused || y == TD_S8 || y == TD_F32) ? 0
+                                                                                     : UNKNOWN("a convolution of s8");
     return is_fused || y == x ? 0 : dn_fault("types of input and output", x, y);
 }
 
@@ -97,7 +129,8 @@ static cudnnStatus_t convolution(const dn_desc_t *op, td_conv_desc_t *d, const d
     if (f == sizeof forms / sizeof *forms) return UNKNOWN("the first operation is no convolution");
     const dn_desc_t *c = dn_get(dn_ptr(op, forms[f].window), CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     if (!c) return CUDNN_STATUS_BAD_PARAM;
-    if (dn_real(op, forms[f].alpha, 0) != 1 || dn_real(op, forms[f].beta, 1) != 0) return UNKNOWN("a scaled convolution");
+    if (dn_real(op, forms[f].alpha, 0) != 1 || dn_real(op, forms[f].beta, 1) != 0)
+        return UNKNOWN("a scaled convolution");
     *d = (td_conv_desc_t){.kind = forms[f].kind, .batch_groups = 1, .scale = 1, .saturate = true};
     td_conv_array_t *const arrays[] = {&d->x, &d->w, &d->y};
     if ((r = window_of(c, d))) return r;
@@ -125,9 +158,11 @@ static bool like(const dn_desc_t *a, const dn_desc_t *b) {
     return true;
 }
 
-static cudnnStatus_t addition(const dn_desc_t *op, td_conv_desc_t *d, const dn_desc_t *y, const dn_desc_t **bias, const dn_desc_t **side) {
+static cudnnStatus_t addition(const dn_desc_t *op, td_conv_desc_t *d, const dn_desc_t *y, const dn_desc_t **bias,
+                              const dn_desc_t **side) {
     const dn_desc_t *b = tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
-    double one = dn_real(op, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, 1), two = dn_real(op, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, 1);
+    double one = dn_real(op, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, 1),
+           two = dn_real(op, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, 1);
     if (!b) return dn_fault("an addition of one thing", 0, 0);
     if (is_virtual(b)) return UNKNOWN("a graph that is no chain");
     if (is_bias(b, d) && one == 1 && two == 1 && !*bias) {
@@ -143,7 +178,8 @@ static cudnnStatus_t addition(const dn_desc_t *op, td_conv_desc_t *d, const dn_d
 }
 
 static cudnnStatus_t activation(const dn_desc_t *p, td_conv_desc_t *d) {
-    double most = dn_real(p, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, -1), slope = dn_real(p, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 0);
+    double most = dn_real(p, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, -1),
+           slope = dn_real(p, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 0);
     if (d->activation != TD_ACT_NONE) return UNKNOWN("two activations");
     d->leaky_alpha = slope;
     switch (dn_int(p, CUDNN_ATTR_POINTWISE_MODE, -1)) {
@@ -167,10 +203,13 @@ static cudnnStatus_t chain(const dn_attr_t *ops, dn_work_t *w) {
     if (r) return r;
     for (int64_t i = 1; i < ops->n; i++) {
         const dn_desc_t *op = dn_get((const void *)(uintptr_t)ops->v[i], CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-        const dn_desc_t *p = op ? dn_get(dn_ptr(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_BACKEND_POINTWISE_DESCRIPTOR) : NULL;
+        const dn_desc_t *p =
+            op ? dn_get(dn_ptr(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_BACKEND_POINTWISE_DESCRIPTOR)
+               : NULL;
         if (!p || d->kind != TD_CONV_FORWARD) return CUDNN_STATUS_BAD_PARAM;
         at = out ? out : t[Y];
-        if (tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC) != at || !is_virtual(at)) return UNKNOWN("a graph that is no chain");
+        if (tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC) != at || !is_virtual(at))
+            return UNKNOWN("a graph that is no chain");
         out = tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
         if (!out || !like(out, t[Y])) return dn_fault("results that lie otherwise than the convolution's", i, ops->n);
         d->fused = true;
@@ -179,10 +218,12 @@ static cudnnStatus_t chain(const dn_attr_t *ops, dn_work_t *w) {
     }
     if (out) d->y.type = tensor_type(out);
     const dn_desc_t *const result = out ? out : t[Y];
-    if (is_virtual(result) || is_virtual(t[X]) || is_virtual(t[W])) return dn_fault("an input or output that is virtual", 0, 0);
+    if (is_virtual(result) || is_virtual(t[X]) || is_virtual(t[W]))
+        return dn_fault("an input or output that is virtual", 0, 0);
     const td_conv_kind_t k = d->kind;
     w->op = TD_OP_CONV;
-    buffer(w, t[X], k == TD_CONV_BACKWARD_DATA), buffer(w, t[W], k == TD_CONV_BACKWARD_FILTER), buffer(w, result, k == TD_CONV_FORWARD);
+    buffer(w, t[X], k == TD_CONV_BACKWARD_DATA), buffer(w, t[W], k == TD_CONV_BACKWARD_FILTER),
+        buffer(w, result, k == TD_CONV_FORWARD);
     if (bias) buffer(w, bias, false);
     if (side) buffer(w, side, false);
     return 0;
@@ -195,34 +236,55 @@ static bool shaped(const dn_desc_t *t, int64_t rows, int64_t cols) {
 }
 static cudnnStatus_t norm(const dn_desc_t *op, dn_work_t *w) {
     enum { ROW = 1, COL = 2 };
-    static const struct { int name, shape; bool write, training; } fwd[] = {
-        {CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, ROW | COL, false, false}, {CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, COL, false, false},
-        {CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, COL, false, false}, {CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, ROW | COL, true, false},
-        {CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, ROW, true, true}, {CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, ROW, true, true}},
-      bwd[] = {
-        {CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, ROW | COL, false, false}, {CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, COL, false, false},
-        {CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, ROW | COL, false, false}, {CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, ROW, false, false},
-        {CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, ROW, false, false}, {CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, ROW | COL, true, false},
-        {CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, COL, true, false}, {CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, COL, true, false}};
+    static const struct {
+        int name, shape;
+        bool write, training;
+    } fwd[] = {{CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, ROW | COL, false, false},
+               {CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, COL, false, false},
+               {CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, COL, false, false},
+               {CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, ROW | COL, true, false},
+               {CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, ROW, true, true},
+               {CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, ROW, true, true}},
+      bwd[] = {{CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, ROW | COL, false, false},
+               {CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, COL, false, false},
+               {CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, ROW | COL, false, false},
+               {CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, ROW, false, false},
+               {CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, ROW, false, false},
+               {CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, ROW | COL, true, false},
+               {CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, COL, true, false},
+               {CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, COL, true, false}};
     bool back = op->kind == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
-    const dn_desc_t *x = tensor(op, back ? CUDNN_ATTR_OPERATION_NORM_BWD_XDESC : CUDNN_ATTR_OPERATION_NORM_FWD_XDESC), *t[8] = {NULL};
-    const dn_desc_t *eps = tensor(op, back ? CUDNN_ATTR_OPERATION_NORM_BWD_EPSILON_DESC : CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC);
+    const dn_desc_t *x = tensor(op, back ? CUDNN_ATTR_OPERATION_NORM_BWD_XDESC : CUDNN_ATTR_OPERATION_NORM_FWD_XDESC),
+                    *t[8] = {NULL};
+    const dn_desc_t *eps =
+        tensor(op, back ? CUDNN_ATTR_OPERATION_NORM_BWD_EPSILON_DESC : CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC);
     td_norm_desc_t *d = &w->d.norm;
-    if (!x || dn_int(op, back ? CUDNN_ATTR_OPERATION_NORM_BWD_MODE : CUDNN_ATTR_OPERATION_NORM_FWD_MODE, -1) != CUDNN_LAYER_NORM) return UNKNOWN("a norm");
-    *d = (td_norm_desc_t){.rows = dim(x, 0), .cols = dim(x, 1), .has_bias = !back, .backward = back,
-        .training = !back && dn_int(op, CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, -1) == CUDNN_NORM_FWD_TRAINING};
+    if (!x || dn_int(op, back ? CUDNN_ATTR_OPERATION_NORM_BWD_MODE : CUDNN_ATTR_OPERATION_NORM_FWD_MODE, -1) !=
+                  CUDNN_LAYER_NORM)
+        return UNKNOWN("a norm");
+    *d = (td_norm_desc_t){.rows = dim(x, 0),
+                          .cols = dim(x, 1),
+                          .has_bias = !back,
+                          .backward = back,
+                          .training =
+                              !back && dn_int(op, CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, -1) == CUDNN_NORM_FWD_TRAINING};
     for (int i = 0; i < (back ? 8 : d->training ? 6 : 4); i++) {
         int shape = back ? bwd[i].shape : fwd[i].shape;
         t[i] = tensor(op, back ? bwd[i].name : fwd[i].name);
-        if (!shaped(t[i], shape & ROW ? d->rows : 1, shape & COL ? d->cols : 1)) return dn_fault("shape of a norm's tensor", i, d->rows);
+        if (!shaped(t[i], shape & ROW ? d->rows : 1, shape & COL ? d->cols : 1))
+            return dn_fault("shape of a norm's tensor", i, d->rows);
         buffer(w, t[i], back ? bwd[i].write : fwd[i].write);
     }
-    if (!eps || !(dn_int(eps, CUDNN_ATTR_TENSOR_IS_BY_VALUE, 0) & 1) || tensor_type(eps) != TD_F64) return dn_fault("no epsilon by value", 0, 0);
+    if (!eps || !(dn_int(eps, CUDNN_ATTR_TENSOR_IS_BY_VALUE, 0) & 1) || tensor_type(eps) != TD_F64)
+        return dn_fault("no epsilon by value", 0, 0);
     w->value = dn_int(eps, CUDNN_ATTR_TENSOR_UNIQUE_ID, 0);
     w->op = TD_OP_NORM;
     d->x = tensor_type(t[0]), d->scale = tensor_type(t[1]);
-    if (back) d->dy = tensor_type(t[2]), d->y = tensor_type(t[5]), d->dscale = tensor_type(t[6]), d->dbias = tensor_type(t[7]);
-    else d->bias = tensor_type(t[2]), d->y = tensor_type(t[3]);
+    if (back)
+        d->dy = tensor_type(t[2]), d->y = tensor_type(t[5]), d->dscale = tensor_type(t[6]),
+        d->dbias = tensor_type(t[7]);
+    else
+        d->bias = tensor_type(t[2]), d->y = tensor_type(t[3]);
     if (back) d->bias = d->scale;
     return 0;
 }
@@ -232,7 +294,8 @@ cudnnStatus_t dn_work(const dn_desc_t *graph, dn_work_t *w) {
     const dn_desc_t *first = dn_get((const void *)(uintptr_t)ops->v[0], -1);
     *w = (dn_work_t){0};
     if (!first) return CUDNN_STATUS_BAD_PARAM;
-    bool is_norm = first->kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR || first->kind == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
+    bool is_norm = first->kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR ||
+                   first->kind == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
     if (is_norm) return ops->n == 1 ? norm(first, w) : UNKNOWN("more than a norm");
     return chain(ops, w);
 }

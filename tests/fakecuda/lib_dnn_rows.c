@@ -9,7 +9,8 @@ typedef struct row {
     int16_t kind, name, type, most;
     bool needed;
 } row_t;
-#define ROW(kind, name, type, most, needed) {CUDNN_BACKEND_##kind##_DESCRIPTOR, CUDNN_ATTR_##name, CUDNN_TYPE_##type, most, needed},
+#define ROW(kind, name, type, most, needed) \
+    {CUDNN_BACKEND_##kind##_DESCRIPTOR, CUDNN_ATTR_##name, CUDNN_TYPE_##type, most, needed},
 static const row_t rows[] = {
     ROW(TENSOR, TENSOR_BYTE_ALIGNMENT, INT64, 1, 1)
     ROW(TENSOR, TENSOR_DATA_TYPE, DATA_TYPE, 1, 1)
@@ -121,8 +122,9 @@ cudnnStatus_t dn_take(dn_desc_t *d, int name, int type, int64_t count, const voi
     *a = (dn_attr_t){.name = name, .type = type, .n = count};
     for (int64_t i = 0; i < count; i++) {
         memcpy(&a->v[i], (const char *)values + (size_t)i * bytes_of(type), bytes_of(type));
-        if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR && !dn_get((const void *)(uintptr_t)a->v[i], -1)) return CUDNN_STATUS_BAD_PARAM;
-        if (type == CUDNN_TYPE_HANDLE && !fk_library_get((const void *)(uintptr_t)a->v[i], DN_HANDLE)) return CUDNN_STATUS_BAD_PARAM;
+        const void *h = (const void *)(uintptr_t)a->v[i];
+        if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR && !dn_get(h, -1)) return CUDNN_STATUS_BAD_PARAM;
+        if (type == CUDNN_TYPE_HANDLE && !fk_library_get(h, DN_HANDLE)) return CUDNN_STATUS_BAD_PARAM;
     }
     return CUDNN_STATUS_SUCCESS;
 }
@@ -130,6 +132,7 @@ cudnnStatus_t dn_take(dn_desc_t *d, int name, int type, int64_t count, const voi
 cudnnStatus_t dn_complete(const dn_desc_t *d) {
     if (d->finished) return dn_fault("finished twice", d->kind, 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].kind == d->kind && rows[i].needed && !dn_attr(d, rows[i].name)) return dn_fault("finished without attribute", d->kind, rows[i].name);
+        if (rows[i].kind == d->kind && rows[i].needed && !dn_attr(d, rows[i].name))
+            return dn_fault("finished without attribute", d->kind, rows[i].name);
     return CUDNN_STATUS_SUCCESS;
 }

@@ -22,7 +22,8 @@ static CUresult run(const void *args, void *const *memory) {
 }
 
 static const void *address(const dn_desc_t *pack, int64_t uid) {
-    const dn_attr_t *ids = dn_attr(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS), *at = dn_attr(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    const dn_attr_t *ids = dn_attr(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS),
+                    *at = dn_attr(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
     for (int64_t i = 0; i < ids->n; i++)
         if ((int64_t)ids->v[i] == uid) return (const void *)(uintptr_t)at->v[i];
     return NULL;
@@ -40,7 +41,8 @@ static cudnnStatus_t ranges_of(const dn_work_t *w, const dn_desc_t *pack, fk_ran
     }
     for (uint32_t i = 0; i < w->n; i++)
         for (uint32_t k = 0; k < w->n; k++)
-            if (i != k && ranges[i].write && overlap(&ranges[i], &ranges[k]) && !(ranges[i].addr == ranges[k].addr && ranges[i].bytes == ranges[k].bytes))
+            if (i != k && ranges[i].write && overlap(&ranges[i], &ranges[k]) &&
+                !(ranges[i].addr == ranges[k].addr && ranges[i].bytes == ranges[k].bytes))
                 return dn_fault("a result lies partly over another tensor", w->b[i].uid, w->b[k].uid);
     return 0;
 }
@@ -61,15 +63,19 @@ static cudnnStatus_t execute(const dn_handle_t *h, const dn_desc_t *plan, const 
     }
     if (t.workspace) {
         uintptr_t at = (uintptr_t)dn_ptr(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-        if (!at || at % WORKSPACE_ALIGNMENT) return dn_fault("no workspace, or not aligned", (int64_t)t.workspace, (int64_t)at);
+        if (!at || at % WORKSPACE_ALIGNMENT)
+            return dn_fault("no workspace, or not aligned", (int64_t)t.workspace, (int64_t)at);
         ranges[R_WORKSPACE] = (fk_range_t){at, t.workspace, true};
     }
-    return fk_library_enqueue(h->stream, "cudnnBackendExecute", ranges, RANGES, run, &t, sizeof t) ? CUDNN_STATUS_EXECUTION_FAILED : 0;
+    return fk_library_enqueue(h->stream, "cudnnBackendExecute", ranges, RANGES, run, &t, sizeof t)
+               ? CUDNN_STATUS_EXECUTION_FAILED
+               : 0;
 }
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
     FK_ENTER(cudnnBackendExecute, 0);
     const dn_handle_t *h = fk_library_get(handle, DN_HANDLE);
-    const dn_desc_t *p = dn_get(plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), *v = dn_get(pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    const dn_desc_t *p = dn_get(plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR),
+                    *v = dn_get(pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     return fk_leave(h && p && v ? execute(h, p, v) : CUDNN_STATUS_BAD_PARAM);
 }
 
@@ -93,23 +99,31 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filter, int typ
     return fk_leave(CUDNN_STATUS_SUCCESS);
 }
 
-static CUresult run_reorder(const void *args, void *const *memory) { return fk_host_run("cudnnReorderFilterAndBias", TD_OP_CONV, args, memory); }
+static CUresult run_reorder(const void *args, void *const *memory) {
+    return fk_host_run("cudnnReorderFilterAndBias", TD_OP_CONV, args, memory);
+}
 
-cudnnStatus_t cudnnReorderFilterAndBias(cudnnHandle_t handle, cudnnFilterDescriptor_t filter, int reorder, const void *filter_data,
-                                        void *filter_out, int with_bias, const void *bias, void *bias_out) {
+cudnnStatus_t cudnnReorderFilterAndBias(cudnnHandle_t handle, cudnnFilterDescriptor_t filter, int reorder,
+                                        const void *filter_data, void *filter_out, int with_bias, const void *bias,
+                                        void *bias_out) {
     FK_ENTER(cudnnReorderFilterAndBias, 0);
     const dn_handle_t *h = fk_library_get(handle, DN_HANDLE);
     const dn_filter_t *f = fk_library_get(filter, DN_FILTER);
     if (!h || !f) return fk_leave(CUDNN_STATUS_BAD_PARAM);
-    if (f->n != 4 || f->type != CUDNN_DATA_INT8x32 || f->format != CUDNN_TENSOR_NCHW_VECT_C || reorder != CUDNN_DEFAULT_REORDER ||
-        f->dims[0] % 32 || f->dims[1] % 32)
+    if (f->n != 4 || f->type != CUDNN_DATA_INT8x32 || f->format != CUDNN_TENSOR_NCHW_VECT_C ||
+        reorder != CUDNN_DEFAULT_REORDER || f->dims[0] % 32 || f->dims[1] % 32)
         return fk_leave(dn_fault("no filter of int8x32", f->type, f->dims[0]));
-    td_conv_desc_t d = {.kind = TD_CONV_REORDER, .n = 2, .groups = 1, .batch_groups = 1, .has_bias = with_bias, .bias = TD_F32};
-    d.w = (td_conv_array_t){.type = TD_S8, .outer = f->dims[0], .feature = f->dims[1], .vector = 32, .spatial = {f->dims[2], f->dims[3]}};
+    td_conv_desc_t d = {
+        .kind = TD_CONV_REORDER, .n = 2, .groups = 1, .batch_groups = 1, .has_bias = with_bias, .bias = TD_F32};
+    d.w = (td_conv_array_t){
+        .type = TD_S8, .outer = f->dims[0], .feature = f->dims[1], .vector = 32, .spatial = {f->dims[2], f->dims[3]}};
     d.w.count = d.w.outer * d.w.feature * d.w.spatial[0] * d.w.spatial[1];
     uint64_t bytes = (uint64_t)d.w.count, bias_bytes = with_bias ? 4 * (uint64_t)d.w.outer : 0;
-    const fk_range_t ranges[] = {{(uintptr_t)filter_data, bytes, false}, {(uintptr_t)filter_out, bytes, true},
-                                 {(uintptr_t)bias, bias_bytes, false}, {(uintptr_t)bias_out, bias_bytes, true}};
+    const fk_range_t ranges[] = {{(uintptr_t)filter_data, bytes, false},
+                                 {(uintptr_t)filter_out, bytes, true},
+                                 {(uintptr_t)bias, bias_bytes, false},
+                                 {(uintptr_t)bias_out, bias_bytes, true}};
     return fk_leave(fk_library_enqueue(h->stream, "cudnnReorderFilterAndBias", ranges, 4, run_reorder, &d, sizeof d)
-                        ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS);
+                        ? CUDNN_STATUS_EXECUTION_FAILED
+                        : CUDNN_STATUS_SUCCESS);
 }
