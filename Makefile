@@ -47,7 +47,7 @@ HOST_O = $(call obj,$(HOST_SRC)) $(ISA_O)
 GEN_O := $(GEN_C:.c=.o)
 LIB_O := $(call obj,$(LIB_SRC)) $(GEN_O)
 
-.PHONY: all deps fakes check check-streams check-cuda check-fault demo bench bench-host install clean headers check-unit check-system coverage
+.PHONY: all deps fakes check check-streams check-cuda check-fault check-gpu demo bench bench-host install clean headers check-unit check-system coverage
 .SECONDARY:
 all: $(B)/thunkd $(B)/thunkctl $(B)/libthunk.a $(B)/thunkd-host.so
 
@@ -106,10 +106,11 @@ $(eval $(call fake_lib,libcufft.so.12,tests/fakecuda/lib_fft.c,-lfftw3 -lfftw3f)
 $(eval $(call fake_lib,libcusolver.so.12,tests/fakecuda/lib_solver.c tests/fakecuda/lib_solver_values.c,-llapacke -lopenblas))
 $(eval $(call fake_lib,libcusparse.so.12,tests/fakecuda/lib_sparse.c tests/fakecuda/lib_gtsv.c,-llapacke -lopenblas))
 $(eval $(call fake_lib,libcublas.so.13,tests/fakecuda/lib_blas.c))
+$(eval $(call fake_lib,libcudnn.so.9,tests/fakecuda/lib_dnn.c tests/fakecuda/lib_dnn_rows.c tests/fakecuda/lib_dnn_graph.c tests/fakecuda/lib_dnn_run.c))
 $(eval $(call fake_lib,libcublasLt.so.13,tests/fakecuda/lib_blaslt.c tests/fakecuda/lib_blaslt_run.c))
 $(B)/tests/cuda_fft_test $(B)/tests/cuda_handlers_test $(B)/tests/cuda_handlers_more_test: | $(FAKE_LIBS)
-$(B)/tests/cuda_gemm_test $(B)/tests/cuda_blas_test $(B)/tests/cuda_topk_test: | $(FAKE_LIBS)
-$(B)/tests/trace_test $(B)/tests/cuda_test $(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
+$(B)/tests/cuda_dnn_test $(B)/tests/cuda_gemm_test $(B)/tests/cuda_blas_test $(B)/tests/cuda_topk_test: | $(FAKE_LIBS)
+$(B)/tests/trace_test $(B)/tests/cuda_graph_test $(B)/tests/cuda_test $(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
 
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libthunk.a $(LDFLAGS) $(LDLIBS)
@@ -117,7 +118,8 @@ $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 $(B)/make-artifact: $(B)/tests/bench/make_artifact.o $(B)/libthunk.a
 $(B)/load-bench: $(B)/tests/bench/load_bench.o $(B)/libthunk.a
 $(B)/dispatch-bench: $(B)/tests/bench/dispatch_bench.o $(B)/libthunk.a
-$(B)/make-artifact $(B)/load-bench $(B)/dispatch-bench:
+$(B)/gpu-probe: $(B)/tests/bench/gpu_probe.o $(B)/libthunk.a
+$(B)/make-artifact $(B)/load-bench $(B)/dispatch-bench $(B)/gpu-probe:
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(MALLOC)
 
 $(B)/coverage: tools/coverage.c $(B)/libhost.a $(B)/libthunk.a
@@ -130,7 +132,7 @@ coverage: $(B)/coverage
 # what stands in for CUDA
 fakes: $(B)/fakecuda/libcuda.so.1 $(FAKE_LIBS)
 
-tests: fakes $(TESTS) $(B)/coverage $(B)/make-artifact
+tests: fakes $(B)/gpu-probe $(B)/dispatch-bench $(TESTS) $(B)/coverage $(B)/make-artifact
 check: deps
 	$(MAKE) B=$(B) all tests
 	@tests/run.sh $(B)
@@ -152,6 +154,9 @@ check-streams: all
 check-cuda: all fakes
 	@test -n "$(THUNKD_CORPUS)" || { echo "check-cuda: set THUNKD_CORPUS to a folder of artifacts" >&2; exit 2; }
 	python3 tools/check_cuda.py $(B)/thunkctl "$(THUNKD_CORPUS)" --releases all --every 1 --seeds 8 --verify 1
+# on a machine with a GPU: tools/check_gpu.sh
+check-gpu: all $(B)/gpu-probe $(B)/dispatch-bench
+	tools/check_gpu.sh $(B)
 # every call of the driver failing, not only a sample: some five minutes
 check-fault: all fakes
 	python3 tests/fault/sweep.py $(B)/thunkctl "$(THUNKD_CORPUS)" --step 1

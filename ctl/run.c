@@ -87,6 +87,9 @@ static td_status_t write_outputs(const ctl_program_t *r, const char *path, td_er
 
 static td_status_t tell_times(const run_t *r, const run_args_t *a, td_err_t *err) {
     ctl_times_t t = {.name = td_program_name(r->p.program), .ms = r->ms, .cpu_ms = r->cpu_ms, .n = (uint32_t)a->repeat};
+    td_graph_stats_t graphs;
+    td_binding_graphs(r->p.binding, &graphs);
+    if (r->p.device->graphs) t.graphs = &graphs;
     t.rows = td_binding_profile_rows(r->p.binding, &t.n_rows);
     return a->json ? ctl_times_json(&t, err) : ctl_times_print(&t, err);
 }

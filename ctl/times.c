@@ -77,6 +77,12 @@ static json_t *profile(const summary_t *s) {
     return list;
 }
 
+static json_t *graphs(const td_graph_stats_t *g) {
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "graphs", (json_int_t)g->graphs, "refused", (json_int_t)g->refused,
+                     "launches", (json_int_t)g->launches, "captures", (json_int_t)g->captures, "updates",
+                     (json_int_t)g->updates, "reason", ctl_json_text(g->reason));
+}
+
 static json_t *reals(const double *v, uint32_t n) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < n; i++) json_array_append_new(list, json_real(v[i]));
@@ -90,6 +96,7 @@ td_status_t ctl_times_json(const ctl_times_t *t, td_err_t *err) {
         json_t *j = json_pack("{s:o, s:i, s:f, s:f, s:o, s:o}", "name", ctl_json_text(t->name), "runs", (int)t->n,
                               "min_ms", s.min, "median_ms", s.median, "times_ms", reals(t->ms, t->n), "cpu_ms",
                               reals(t->cpu_ms, t->n));
+        if (j && t->graphs) json_object_set_new(j, "graphs", graphs(t->graphs));
         if (j && t->rows) json_object_set_new(j, "profile", profile(&s));
         int bad = j ? json_dumpf(j, stdout, JSON_REAL_PRECISION(6) | JSON_COMPACT) : -1;
         if (bad) st = td_fail(err, TD_NOMEM, "out of memory");

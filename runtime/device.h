@@ -16,6 +16,7 @@ typedef struct td_device td_device_t;
 typedef struct td_stream td_stream_t;
 typedef struct td_event td_event_t;
 typedef struct td_tape td_tape_t;     /* times at which streams got somewhere */
+typedef struct td_graph td_graph_t;   /* work that was captured once, to be launched as a whole */
 typedef struct td_kernel td_kernel_t; /* a lowered kernel or library operation; lives in the arena of lowering */
 
 /* One argument: a buffer slice and the array that lies in it. */
@@ -101,6 +102,15 @@ typedef struct td_device_ops {
     void (*tape_destroy)(td_tape_t *t); /* NULL is fine */
     td_status_t (*stamp)(td_stream_t *s, td_tape_t *t, uint32_t i, td_err_t *err);
     td_status_t (*tape_read)(td_tape_t *t, uint32_t n, uint64_t *out_ns, td_err_t *err);
+    /* Graphs. Between begin and end nothing that is enqueued on the stream, or on one that waits for an event of it, runs:
+     * it is kept. All such streams must have been waited for by then. end: what was kept is what the graph does from now
+     * on (*updated: in place, which is cheaper); keep false, or an error: it is forgotten, and the graph does what it
+     * did, or nothing if that is lost. A graph is changed while it does not run. Only launching allocates nothing. */
+    td_status_t (*graph_create)(td_device_t *dev, td_graph_t **out, td_err_t *err);
+    void (*graph_destroy)(td_graph_t *g); /* NULL is fine */
+    td_status_t (*graph_begin)(td_graph_t *g, td_stream_t *s, td_err_t *err);
+    td_status_t (*graph_end)(td_graph_t *g, td_stream_t *s, bool keep, bool *updated, td_err_t *err);
+    td_status_t (*graph_launch)(td_graph_t *g, td_stream_t *s, td_err_t *err);
     /* Does work run on the stream now, and which kernel (NULL: none, or not known)? NULL: the device cannot tell.
      * Thread: any, while the stream exists. */
     bool (*stream_running)(td_stream_t *s, const td_kernel_t **out);
@@ -112,10 +122,12 @@ struct td_device {
     const td_alloc_t *alloc;
     bool host_memory;      /* device memory is host memory, and the main stream is done when enqueuing returns */
     uint64_t memory_bytes; /* of the device, all of it; 0 where it is the host's */
+    bool graphs;           /* runs may be captured in graphs and replayed; what makes them is there */
     uint64_t stream_bytes; /* host memory of a stream that is not the main one */
     uint64_t light_bytes; /* async bodies that touch less stay on the stream that starts them: done sooner than
                              * another stream would begin */
     const struct td_ffi_registry *ffi; /* user handlers, borrowed; NULL: none */
+    int ordinal; /* what user handlers are told: the number of a GPU; 0: the host */
 };
 struct td_stream {
     td_device_t *device;
@@ -132,8 +144,8 @@ td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_
 td_status_t td_host_device_open(const char *options, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
 td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err); /* without options */
 /* A GPU through libcuda.so.1. options, with commas between them: the device first (a number, a UUID as "GPU-...", or
- * "auto": the best of them; without, the first), then cc=MAJOR.MINOR: only of that compute capability; driver=FILE:
- * instead of libcuda.so.1. TD_NOTFOUND: no driver, or no such device. */
+ * "auto": the best of them; without, the first), then cc=MAJOR.MINOR: only of that compute capability; graphs=off: none
+ * (auto, the default: where programs allow it); driver=FILE: instead of libcuda.so.1. TD_NOTFOUND: no driver, or no such device. */
 td_status_t td_cuda_device_open(const char *options, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
 const char *td_cuda_device_choice(const td_device_t *dev); /* which one it is and why; "" if it is no CUDA device */
 /* Device memory within a budget: mem_get after the charge (NULL: none) has agreed. A refusal is TD_LIMIT and says

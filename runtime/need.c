@@ -2,7 +2,7 @@
 #include "runtime/need.h"
 
 #include "base/checked.h"
-#include "runtime/program_in.h"
+#include "runtime/graph.h"
 
 /* ---- sizes that are known ---- */
 static td_status_t reserve(uint64_t *sum, uint64_t bytes, td_err_t *err) {
@@ -184,6 +184,7 @@ td_status_t td_module_need_states(const td_module_t *m, const td_device_t *dev, 
     uint64_t host = l.convert_bytes + l.stage_bytes + (m->n_slots + s.max_args) * (sizeof(void *) + 4) +
                     (m->n_inputs + m->n_outputs) * 16ull + s.pairs * 128;
     host += (s.n_lanes - dev->host_memory) * (dev->stream_bytes + 1024);
+    if (dev->graphs) host += td_graphs_bytes(s.thunks);
     out->binding_bytes = out->binding_device_bytes + sizeof(td_binding_t) + 2 * ARENA_BLOCK_MIN + host;
     return TD_OK;
 }

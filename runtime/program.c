@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "runtime/graph.h"
 #include "runtime/join.h"
 #include "runtime/program_in.h"
 
@@ -273,6 +274,7 @@ uint64_t td_program_binding_bytes(const td_program_t *p) {
     sum += (p->n_slots + p->max_args) * sizeof(void *);
     for (uint32_t i = 0; i < p->n_lanes; i++)
         sum += p->lanes[i].scratch + 256 + (i || !p->host ? p->dev->stream_bytes : 0);
+    if (p->dev->graphs) sum += td_graphs_bytes(p->n_thunks);
     return sum + p->n_pairs * (sizeof(void *) + 64);
 }
 uint32_t td_program_lane_count(const td_program_t *p) { return p->n_lanes; }

@@ -101,6 +101,17 @@ uint32_t td_program_lane_count(const td_program_t *p);
 td_stream_use_t td_program_lane(const td_program_t *p, uint32_t lane, int64_t *id);
 const char *td_stream_use_name(td_stream_use_t use); /* "main", "compute", "communication", "memcpy" */
 
+/* Graphs of the device (td_device_t.graphs) that a binding's runs are made of: runtime/graph.h. */
+typedef struct td_graph_stats {
+    uint32_t graphs;    /* parts of the program that are or may become graphs; the program as a whole: 1, and no reason */
+    uint32_t refused;   /* of them: could not be captured, and are enqueued thunk by thunk for good */
+    uint64_t launches;  /* of graphs, since the binding is there */
+    uint64_t captures, updates; /* updates: of captures, those that only brought new addresses */
+    char reason[400];   /* why something is in no graph, of the latest refusal or else the program's first such thunk; "" */
+} td_graph_stats_t;
+/* Thread: that of the binding, between its runs. */
+void td_binding_graphs(const td_binding_t *b, td_graph_stats_t *out);
+
 /* Where the run that is on stands, stream by stream, as text: "thunks[3] (while).body[1] (kernel) 'fusion.2'". False:
  * no run is on. What a GPU works on is not known, only what was enqueued last. Thread: any; the binding must live. */
 bool td_binding_where(const td_binding_t *b, char *text, size_t size);

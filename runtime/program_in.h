@@ -87,6 +87,7 @@ struct td_binding {
     uint32_t *state_of_input, *state_of_slot; /* number of the state whose memory it is */
     uint32_t *state_readers;                  /* by state: what has to be copied from its memory yet */
     bool *kept;                               /* by output: belongs to a state */
+    struct td_graphs *graphs;                 /* NULL: the device has none */
     _Atomic(uint32_t) phase;                  /* where.c: td_phase_t, and in the bits above 8 the lane that is drained */
     td_run_t run;
 };

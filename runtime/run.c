@@ -2,8 +2,8 @@
 /* Bindings, and one run: inputs to the device, thunks enqueued, outputs back, all streams drained. */
 #include <string.h>
 
+#include "runtime/graph.h"
 #include "runtime/profile.h"
-#include "runtime/program_in.h"
 #include "runtime/trace.h"
 
 void td_tensor_convert(const td_shape_t *s, uint8_t *stored, uint8_t *host, bool to_host) {
@@ -77,7 +77,7 @@ static td_status_t create(td_binding_t *b, td_err_t *err) {
         r->slots[i] = p->slots[i].constant ? p->slots[i].constant
                       : p->slots[i].owned  ? (char *)b->block + p->slots[i].offset
                                            : NULL;
-    return TD_OK;
+    return td_graphs_create(p, &b->arena, &b->graphs, err);
 }
 
 td_status_t td_binding_create(const td_program_t *p, const td_alloc_t *alloc, td_binding_t **out, td_err_t *err) {
@@ -97,6 +97,7 @@ void td_binding_destroy(td_binding_t *b) {
     if (!b) return;
     const td_program_t *p = b->p;
     const td_device_ops_t *ops = p->dev->ops;
+    td_graphs_destroy(b->graphs);
     for (uint32_t i = 0; b->run.ends && i < p->n_pairs; i++) ops->event_destroy(b->run.ends[i]);
     ops->event_destroy(b->run.fork);
     for (uint32_t i = 0; b->run.lanes && i < p->n_lanes; i++) {
@@ -236,12 +237,16 @@ static td_status_t run(td_binding_t *b, const td_run_args_t *a, td_err_t *err) {
         if (b->state_of_input[i] == TD_NO_STATE) st = bind_input(b, i, a->inputs[i], &stage, err);
     if (r->trace && !st) st = td_trace_end(r, event);
     td_binding_phase(b, TD_PHASE_THUNKS, 0);
+    if (b->graphs) td_graphs_start(b->graphs, r->slots);
+    r->graphs = r->each ? NULL : b->graphs;
     if (!st) st = td_thunk_run_seq(r, "thunks", &p->thunks);
+    r->graphs = NULL;
     if (r->trace && !st) st = td_trace_begin(r, "copy", "outputs", &event);
     if (!st && a->n_states) st = td_states_keep(b, a, err);
     if (!st) st = outputs_pass(b, stage, false, a->outputs, err);
     if (r->trace && !st) st = td_trace_end(r, event);
     st = drain(b, st, err);
+    if (b->graphs) b->graphs->spoilt = st != TD_OK;
     if (r->trace) st = td_trace_finish(r->trace, st, err);
     return st ? st : outputs_pass(b, stage, true, a->outputs, err);
 }

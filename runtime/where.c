@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "runtime/program_in.h"
+#include "runtime/graph.h"
 
 typedef struct text {
     char *to;
@@ -46,6 +46,12 @@ static bool find(text_t *s, const td_program_t *p, is_t *is, const void *sought)
     if (!t) t = path(s, &p->once, "bound thunks", is, sought);
     if (t && *t->annotation) say(s, " '%s'", t->annotation);
     return t;
+}
+
+void td_thunk_path(const td_program_t *p, const td_thunk_t *t, char *text, size_t size) {
+    text_t s = {text, size, 0};
+    *text = 0;
+    find(&s, p, is_thunk, t);
 }
 
 static void lane(text_t *s, const td_binding_t *b, uint32_t i) {

@@ -146,6 +146,7 @@ else
     echo "FAIL tests/conformance/run.py: no summary"
     add 0 1
   fi
+  one "make check-gpu, rehearsed with the stand-in driver" tools/check_gpu.sh "$ABS" --stand-in --results /dev/null
   say "each call of the CUDA driver failing"
   counted fault tests/fault/sweep.py "${THUNKD_CORPUS:-none}"
   if [ "${THUNKD_DEVICE:-host}" = host ]; then

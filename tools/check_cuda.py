@@ -6,8 +6,8 @@ usage: check_cuda.py THUNKCTL CORPUS [--releases R,...|all] [--seeds N] [--every
                      [--jobs N] [--target T] [--real] [--json FILE]
 
 Every one-device artifact of the releases (the newest) is one test; of them, every N-th (3rd). It runs once as it comes
-and once with each of --seeds (1) random schedules of the streams. Right is what agrees with the host device and with the
-expected outputs within the case's tolerance, with no fault that the driver sees: no leak, no access out of bounds
+and once with each of --seeds (1) random schedules of the streams. Right is what agrees with the host device and with
+the expected outputs within the case's tolerance, with no fault that the driver sees: no leak, no access out of bounds
 or out of order. What cannot be loaded because the device does not do it is refused: neither right nor wrong, told by
 reason. --verify N also runs `thunkctl verify` on every N-th. --real leaves the driver as the machine has it, and takes
 the artifacts of --target only. Prints a line per wrong one, and last "cuda: N right, N wrong".

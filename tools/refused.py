@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the CUDA device says when it is given something that it does not do: a refusal is neither right nor wrong."""
+import pathlib
 import re
 
-SAID = (
-    "which this build does not call yet",
-    "which this build does not have yet",
-    "no handler for target",
-    "has no algorithm for it",
-    "holds no thunks (written before",
-    "is not supported",
-)
+# tools/check_gpu.sh reads it too.
+SAID = pathlib.Path(__file__).with_suffix(".txt").read_text().splitlines()
 
 
 def reason(text):

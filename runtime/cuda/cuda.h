@@ -99,6 +99,14 @@ void td_cuda_tape_destroy(td_tape_t *t);
 td_status_t td_cuda_stamp(td_stream_t *s, td_tape_t *t, uint32_t i, td_err_t *err);
 td_status_t td_cuda_tape_read(td_tape_t *t, uint32_t n, uint64_t *out_ns, td_err_t *err);
 
+/* graph.c: as runtime/device.h says. ready: does the driver have what it takes? */
+bool td_cuda_graphs_ready(const td_cuda_device_t *d);
+td_status_t td_cuda_graph_create(td_device_t *dev, td_graph_t **out, td_err_t *err);
+void td_cuda_graph_destroy(td_graph_t *g);
+td_status_t td_cuda_graph_begin(td_graph_t *g, td_stream_t *s, td_err_t *err);
+td_status_t td_cuda_graph_end(td_graph_t *g, td_stream_t *s, bool keep, bool *updated, td_err_t *err);
+td_status_t td_cuda_graph_launch(td_graph_t *g, td_stream_t *s, td_err_t *err);
+
 /* module.c: images loaded into the context. Equal images are one module while it is in use, except those with
  * variables that kernels change: of such, each kernel has its own, or each program if the image is the artifact's one
  * binary. program: identifies it as long as it lives. Thread: any (a lock inside). */

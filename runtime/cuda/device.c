@@ -111,12 +111,14 @@ static const td_device_ops_t ops = {
     .kernel_release = kernel_release,
     .tape_create = td_cuda_tape_create, .tape_destroy = td_cuda_tape_destroy, .stamp = td_cuda_stamp,
     .tape_read = td_cuda_tape_read,
+    .graph_create = td_cuda_graph_create, .graph_destroy = td_cuda_graph_destroy, .graph_begin = td_cuda_graph_begin,
+    .graph_end = td_cuda_graph_end, .graph_launch = td_cuda_graph_launch,
 };
 
 /* ---- opening ---- */
-enum { SELECTOR = 64, CAPABILITY = 8, DRIVER = 512 };
+enum { SELECTOR = 64, CAPABILITY = 8, GRAPHS = 8, DRIVER = 512 };
 typedef struct options {
-    char selector[SELECTOR], capability[CAPABILITY], driver[DRIVER];
+    char selector[SELECTOR], capability[CAPABILITY], graphs[GRAPHS], driver[DRIVER];
 } options_t;
 
 static td_status_t option(char *to, size_t room, const char *text, size_t n, td_err_t *err) {
@@ -133,13 +135,16 @@ static td_status_t parse(const char *text, options_t *o, td_err_t *err) {
         size_t n = strcspn(p, ",");
         td_status_t st;
         if (n > 7 && !strncmp(p, "driver=", 7)) st = option(o->driver, DRIVER, p + 7, n - 7, err);
+        else if (n > 7 && !strncmp(p, "graphs=", 7)) st = option(o->graphs, GRAPHS, p + 7, n - 7, err);
         else if (n > 3 && !strncmp(p, "cc=", 3)) st = option(o->capability, CAPABILITY, p + 3, n - 3, err);
         else if (n && p == text && !memchr(p, '=', n)) st = option(o->selector, SELECTOR, p, n, err);
         else st = td_fail(err, TD_USAGE, "option '%.*s' of the CUDA device is none of: a number, a UUID or 'auto' (first), "
-                          "cc=MAJOR.MINOR (of that capability), driver=FILE (instead of libcuda.so.1)", (int)n, p);
+                          "cc=MAJOR.MINOR (of that capability), graphs=auto|off, driver=FILE (instead of libcuda.so.1)", (int)n, p);
         if (st) return st;
         p += n + (p[n] == ',');
     }
+    if (*o->graphs && strcmp(o->graphs, "auto") && strcmp(o->graphs, "off"))
+        return td_fail(err, TD_USAGE, "option 'graphs=%s' of the CUDA device is neither auto nor off", o->graphs);
     return TD_OK;
 }
 
@@ -164,6 +169,8 @@ static td_status_t open_in(td_cuda_device_t *d, const char *text, td_err_t *err)
     if (st || (st = td_cuda_open(*o.driver ? o.driver : NULL, &d->cu, err)) ||
         (st = td_cuda_choose(d, o.selector, *o.capability ? o.capability : NULL, err)) || (st = attributes(d, err)))
         return st;
+    d->base.graphs = strcmp(o.graphs, "off") && td_cuda_graphs_ready(d);
+    d->base.ordinal = d->ordinal;
     st = TD_CU(d, d->name, err, cuDevicePrimaryCtxRetain, &d->context, d->handle);
     if (st) {
         d->context = NULL;

@@ -7,24 +7,27 @@
 
 #include "base/checked.h"
 
-enum { VERSION_LEAST = 90000, /* 10000 * major + 100 * minor + patch; older ones count and name errors otherwise */
-    AREA_ALIGNMENT = 256 };
+enum {
+    VERSION_LEAST = 90000, /* 10000 * major + 100 * minor + patch; older ones count and name errors otherwise */
+    AREA_ALIGNMENT = 256
+};
 
 /* ---- the library ---- */
 static td_status_t status_of(cudnnStatus_t r) {
-    if (r == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED || r == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+    if (r == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+        r == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
         return TD_NOMEM;
     return r < 4000 ? TD_UNSUPPORTED : TD_DEVICE; /* no such library part, not so, not at all */
 }
-/* The reason on the last line that has one, or the last line; lines are calls inside of cuDNN, innermost first. */
+/* The reason on the first line that has one, else the last line; lines are calls inside of cuDNN, innermost first. */
 void td_dnn_reason(const td_dnn_t *dnn, char *out, size_t room) {
     char all[2048] = "";
     dnn->cudnnGetLastErrorString(all, sizeof all);
     all[sizeof all - 1] = 0;
-    char *at = all, *end = all + strlen(all);
+    char *end = all + strlen(all), *at = strstr(all, "Reason: ");
     while (end > all && end[-1] == '\n') *--end = 0;
-    for (char *p = all; (p = strstr(p, "Reason: ")); p++) at = p + 8;
-    if (at == all && strrchr(all, '\n')) at = strrchr(all, '\n') + 1;
+    if (at) at += strlen("Reason: ");
+    else at = strrchr(all, '\n') ? strrchr(all, '\n') + 1 : all;
     at[strcspn(at, "\n")] = 0;
     snprintf(out, room, "%s%.*s", *at ? ": " : "", (int)room - 3, at);
 }
@@ -44,8 +47,10 @@ static td_status_t start(td_cuda_device_t *d, void *lib, const char *file, td_er
     char have[32];
     size_t v = dnn->cudnnGetVersion();
     (void)d;
-    if (v < 10000) snprintf(have, sizeof have, "%zu.%zu", v / 1000, v / 100 % 10); /* before 9: 1000 * major */
-    else snprintf(have, sizeof have, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+    if (v < 10000)
+        snprintf(have, sizeof have, "%zu.%zu", v / 1000, v / 100 % 10); /* before 9: 1000 * major */
+    else
+        snprintf(have, sizeof have, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
     td_status_t st = td_cuda_lib_version(&td_dnn_lib, file, (long)v, VERSION_LEAST, have, "9.0", err);
     if (st) return st;
     cudnnStatus_t r = dnn->cudnnCreate(&dnn->handle);
@@ -63,10 +68,14 @@ static void stop(td_cuda_device_t *d, void *lib) {
 #define ROW(needed, type, name, args) TD_CUDA_LIB_ROW(td_dnn_t, needed, name)
 static const td_cuda_symbol_t symbols[] = {TD_DNN_SYMBOLS(ROW)};
 const td_cuda_lib_t td_dnn_lib = {
-    .name = "cuDNN", .package = "cuDNN 9 for the driver's CUDA release",
+    .name = "cuDNN",
+    .package = "cuDNN 9 for the driver's CUDA release",
     .files = {{"libcudnn.so.9", 12000}},
-    .symbols = symbols, .n_symbols = sizeof symbols / sizeof *symbols, .bytes = sizeof(td_dnn_t),
-    .start = start, .stop = stop,
+    .symbols = symbols,
+    .n_symbols = sizeof symbols / sizeof *symbols,
+    .bytes = sizeof(td_dnn_t),
+    .start = start,
+    .stop = stop,
 };
 
 /* ---- the launch ---- */
@@ -88,8 +97,8 @@ static td_status_t addresses(const td_dnn_kernel_t *k, void *const *bufs, void *
         int32_t f = k->from[i];
         out[i] = f >= 0 ? bufs[f] : f == TD_DNN_ZEROS ? zeros_at(k, scratch) : (void *)(uintptr_t)&k->value;
         if (f >= 0 && (uintptr_t)out[i] % TD_DNN_ALIGNMENT)
-            return td_fail(err, TD_UNSUPPORTED, "%s: buffer %d lies at %p; cuDNN takes multiples of %d bytes", k->text, f,
-                           out[i], TD_DNN_ALIGNMENT);
+            return td_fail(err, TD_UNSUPPORTED, "%s: buffer %d lies at %p; cuDNN takes multiples of %d bytes", k->text,
+                           f, out[i], TD_DNN_ALIGNMENT);
     }
     out[k->n_tensors] = workspace_at(k, scratch);
     return TD_OK;
@@ -107,9 +116,15 @@ static td_status_t make_pack(td_dnn_kernel_t *k, void *const *at, td_err_t *err)
     drop_pack(k);
     cudnnStatus_t r = dnn->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &k->pack);
     if (r) k->pack = NULL;
-    if (!r) r = dnn->cudnnBackendSetAttribute(k->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, k->n_tensors, k->uids);
-    if (!r) r = dnn->cudnnBackendSetAttribute(k->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, k->n_tensors, at);
-    if (!r) r = dnn->cudnnBackendSetAttribute(k->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &at[k->n_tensors]);
+    if (!r)
+        r = dnn->cudnnBackendSetAttribute(k->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, k->n_tensors,
+                                          k->uids);
+    if (!r)
+        r = dnn->cudnnBackendSetAttribute(k->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                                          k->n_tensors, at);
+    if (!r)
+        r = dnn->cudnnBackendSetAttribute(k->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                                          &at[k->n_tensors]);
     if (!r) r = dnn->cudnnBackendFinalize(k->pack);
     if (!r) {
         memcpy(k->packed, at, (k->n_tensors + 1) * sizeof *at);
@@ -127,13 +142,17 @@ static td_status_t execute(td_stream_t *s, td_dnn_kernel_t *k, void *const *bufs
     if (st) return st;
     pthread_mutex_lock(&k->dnn->lock);
     st = make_pack(k, at, err);
-    if (!st) st = td_dnn_check(k, k->dnn->cudnnSetStream(k->dnn->handle, ((td_cuda_stream_t *)s)->handle), "cudnnSetStream", err);
-    if (!st) st = td_dnn_check(k, k->dnn->cudnnBackendExecute(k->dnn->handle, k->plan, k->pack), "cudnnBackendExecute", err);
+    if (!st)
+        st = td_dnn_check(k, k->dnn->cudnnSetStream(k->dnn->handle, ((td_cuda_stream_t *)s)->handle), "cudnnSetStream",
+                          err);
+    if (!st)
+        st = td_dnn_check(k, k->dnn->cudnnBackendExecute(k->dnn->handle, k->plan, k->pack), "cudnnBackendExecute", err);
     pthread_mutex_unlock(&k->dnn->lock);
     return st;
 }
 
-static td_status_t launch(td_stream_t *s, const td_kernel_t *base, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *base, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     td_dnn_kernel_t *k = (td_dnn_kernel_t *)(uintptr_t)base; /* its pack changes */
     if (n != k->n_bufs) return td_fail(err, TD_INTERNAL, "%s: %u buffers instead of %u", k->text, n, k->n_bufs);
     if (k->plan) return execute(s, k, bufs, scratch, err);

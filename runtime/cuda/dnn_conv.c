@@ -22,22 +22,26 @@ static void describe(td_dnn_kernel_t *k, const td_conv_desc_t *d) {
     char x[60], w[60];
     shape_text(x, sizeof x, d, &d->x);
     shape_text(w, sizeof w, d, &d->w);
-    if (d->kind == TD_CONV_REORDER) snprintf(k->text, sizeof k->text, "reordering of a filter %s", w);
-    else snprintf(k->text, sizeof k->text, "%s, %s by %s", kinds[d->kind], x, w);
+    if (d->kind == TD_CONV_REORDER)
+        snprintf(k->text, sizeof k->text, "reordering of a filter %s", w);
+    else
+        snprintf(k->text, sizeof k->text, "%s, %s by %s", kinds[d->kind], x, w);
 }
 
 /* ---- what cuDNN's convolutions are ---- */
 static td_status_t check(const td_dnn_kernel_t *k, const td_conv_desc_t *d, td_err_t *err) {
-    if (d->n > SPATIAL_MOST) return td_fail(err, TD_UNSUPPORTED, "%s: cuDNN has up to %d spatial dimensions", k->text, SPATIAL_MOST);
+    if (d->n > SPATIAL_MOST)
+        return td_fail(err, TD_UNSUPPORTED, "%s: cuDNN has up to %d spatial dimensions", k->text, SPATIAL_MOST);
     if (d->batch_groups > 1) return td_fail(err, TD_UNSUPPORTED, "%s: cuDNN has no batch groups", k->text);
     for (uint32_t i = 0; i < d->n; i++) {
         const td_window_dim_t *w = &d->window[i];
         if (w->base_dilation != 1)
-            return td_fail(err, TD_UNSUPPORTED, "%s: dimension %u has gaps in its input (dilation %lld); cuDNN has none", k->text, i,
+            return td_fail(err, TD_UNSUPPORTED,
+                           "%s: dimension %u has gaps in its input (dilation %lld); cuDNN has none", k->text, i,
                            LL(w->base_dilation));
         if (w->pad_low < 0 || w->pad_high < 0)
-            return td_fail(err, TD_UNSUPPORTED, "%s: dimension %u is padded by %lld and %lld; cuDNN cuts nothing off", k->text, i,
-                           LL(w->pad_low), LL(w->pad_high));
+            return td_fail(err, TD_UNSUPPORTED, "%s: dimension %u is padded by %lld and %lld; cuDNN cuts nothing off",
+                           k->text, i, LL(w->pad_low), LL(w->pad_high));
         if (w->reversal != d->window[0].reversal)
             return td_fail(err, TD_UNSUPPORTED, "%s: some dimensions of the window are reversed, others not", k->text);
     }
@@ -54,7 +58,8 @@ static td_dnn_tensor_t tensor_of(const td_conv_desc_t *d, const td_conv_array_t 
     t.dims[0] = a->outer, t.dims[1] = a->feature / a->vector;
     t.strides[0] = a->outer_stride / a->vector, t.strides[1] = a->feature_stride / a->vector;
     for (uint32_t i = 0; i < spatial_dims(d); i++) {
-        int64_t step = i ? t.strides[i + 1] : a->feature_stride == 1 ? a->feature : 1; /* of dimensions that are not there */
+        int64_t step = a->feature_stride == 1 ? a->feature : 1; /* of dimensions that are not there */
+        if (i) step = t.strides[i + 1];
         t.dims[2 + i] = i < d->n ? a->spatial[i] : 1;
         t.strides[2 + i] = i < d->n ? a->spatial_stride[i] / a->vector : step;
     }
@@ -103,19 +108,29 @@ static void set_factor(td_dnn_build_t *b, cudnnBackendDescriptor_t op, int name,
 
 static void convolve(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t w,
                      cudnnBackendDescriptor_t y) {
-    static const struct { int op, alpha, beta, window, x, w, y; } rows[] = {
+    static const struct {
+        int op, alpha, beta, window, x, w, y;
+    } rows[] = {
         [TD_CONV_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
         [TD_CONV_BACKWARD_FILTER] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
+                                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+                                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
         [TD_CONV_BACKWARD_DATA] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
     };
     bool f64 = d->x.type == TD_F64;
     cudnnBackendDescriptor_t win = window(b, d), op = td_dnn_make(b, rows[d->kind].op);
@@ -138,8 +153,8 @@ static cudnnBackendDescriptor_t pointwise(td_dnn_build_t *b, const td_conv_desc_
 }
 
 /* y = alpha1 * x + alpha2 * other */
-static void add(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDescriptor_t x, double alpha1, cudnnBackendDescriptor_t other,
-                double alpha2, cudnnBackendDescriptor_t y) {
+static void add(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDescriptor_t x, double alpha1,
+                cudnnBackendDescriptor_t other, double alpha2, cudnnBackendDescriptor_t y) {
     bool f64 = d->x.type == TD_F64;
     cudnnBackendDescriptor_t p = pointwise(b, d, CUDNN_POINTWISE_ADD);
     td_dnn_finish(b, p, "addition");
@@ -155,7 +170,9 @@ static void add(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDescript
 
 static bool activation_mode(td_activation_t a, int *out) {
     switch (a) {
-    case TD_ACT_RELU: case TD_ACT_RELU6: case TD_ACT_LEAKY_RELU: *out = CUDNN_POINTWISE_RELU_FWD; return true;
+    case TD_ACT_RELU:
+    case TD_ACT_RELU6:
+    case TD_ACT_LEAKY_RELU: *out = CUDNN_POINTWISE_RELU_FWD; return true;
     case TD_ACT_ELU: *out = CUDNN_POINTWISE_ELU_FWD; return true;
     case TD_ACT_SIGMOID: *out = CUDNN_POINTWISE_SIGMOID_FWD; return true;
     case TD_ACT_TANH: *out = CUDNN_POINTWISE_TANH_FWD; return true;
@@ -163,7 +180,8 @@ static bool activation_mode(td_activation_t a, int *out) {
     default: return false;
     }
 }
-static void activate(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t y) {
+static void activate(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDescriptor_t x,
+                     cudnnBackendDescriptor_t y) {
     int mode = 0;
     double six = 6;
     if (!activation_mode(d->activation, &mode)) {
@@ -171,7 +189,8 @@ static void activate(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDes
         return;
     }
     cudnnBackendDescriptor_t p = pointwise(b, d, mode);
-    if (d->activation == TD_ACT_RELU6) td_dnn_set(b, p, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &six);
+    if (d->activation == TD_ACT_RELU6)
+        td_dnn_set(b, p, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &six);
     if (d->activation == TD_ACT_LEAKY_RELU)
         td_dnn_set(b, p, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &d->leaky_alpha);
     td_dnn_finish(b, p, "activation");
@@ -208,29 +227,37 @@ static void fused(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDescri
 }
 
 static void build(td_dnn_build_t *b, const td_conv_desc_t *d) {
-    td_dnn_tensor_t x = tensor_of(d, &d->x, d->x.type, X), w = tensor_of(d, &d->w, d->w.type, W), y = tensor_of(d, &d->y, d->y.type, Y);
-    td_dnn_wish_t wish = {.has_engine = d->has_algorithm, .engine = d->algorithm, .n_knobs = d->n_knobs,
+    td_dnn_tensor_t x = tensor_of(d, &d->x, d->x.type, X), w = tensor_of(d, &d->w, d->w.type, W),
+                    y = tensor_of(d, &d->y, d->y.type, Y);
+    td_dnn_wish_t wish = {.has_engine = d->has_algorithm,
+                          .engine = d->algorithm,
+                          .n_knobs = d->n_knobs,
                           .exact = d->exact && d->x.type == TD_F32};
     w.reordered = d->reordered;
     memcpy(wish.knobs, d->knobs, sizeof wish.knobs);
     cudnnBackendDescriptor_t tx = td_dnn_tensor(b, &x), tw = td_dnn_tensor(b, &w), ty = td_dnn_tensor(b, &y);
-    if (d->fused && (d->has_bias || d->has_side || d->scale != 1 || d->activation != TD_ACT_NONE)) fused(b, d, tx, tw, ty);
-    else convolve(b, d, tx, tw, ty);
+    if (d->fused && (d->has_bias || d->has_side || d->scale != 1 || d->activation != TD_ACT_NONE))
+        fused(b, d, tx, tw, ty);
+    else
+        convolve(b, d, tx, tw, ty);
     td_dnn_plan(b, &wish);
 }
 
 /* ---- reordering of int8x32 filters ---- */
-static td_status_t launch_reorder(td_stream_t *s, const td_kernel_t *base, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch_reorder(td_stream_t *s, const td_kernel_t *base, void *const *bufs, uint32_t n, void *scratch,
+                                  td_err_t *err) {
     const td_dnn_kernel_t *k = (const td_dnn_kernel_t *)base;
     td_dnn_t *dnn = k->dnn;
     bool bias = n == 4;
     (void)scratch;
     if (n != k->n_bufs) return td_fail(err, TD_INTERNAL, "%s: %u buffers instead of %u", k->text, n, k->n_bufs);
     pthread_mutex_lock(&dnn->lock);
-    td_status_t st = td_dnn_check(k, dnn->cudnnSetStream(dnn->handle, ((td_cuda_stream_t *)s)->handle), "cudnnSetStream", err);
+    td_status_t st =
+        td_dnn_check(k, dnn->cudnnSetStream(dnn->handle, ((td_cuda_stream_t *)s)->handle), "cudnnSetStream", err);
     if (!st)
-        st = td_dnn_check(k, dnn->cudnnReorderFilterAndBias(dnn->handle, k->filter, CUDNN_DEFAULT_REORDER, bufs[0], bufs[1], bias,
-                                                            bias ? bufs[2] : NULL, bias ? bufs[3] : NULL),
+        st = td_dnn_check(k,
+                          dnn->cudnnReorderFilterAndBias(dnn->handle, k->filter, CUDNN_DEFAULT_REORDER, bufs[0],
+                                                         bufs[1], bias, bias ? bufs[2] : NULL, bias ? bufs[3] : NULL),
                           "cudnnReorderFilterAndBias", err);
     pthread_mutex_unlock(&dnn->lock);
     return st;
@@ -250,8 +277,9 @@ static td_status_t reorder(td_dnn_kernel_t *k, const td_conv_desc_t *d, td_err_t
     }
     td_status_t st = td_dnn_check(k, dnn->cudnnCreateFilterDescriptor(&k->filter), "cudnnCreateFilterDescriptor", err);
     if (!st)
-        st = td_dnn_check(k, dnn->cudnnSetFilterNdDescriptor(k->filter, CUDNN_DATA_INT8x32, CUDNN_TENSOR_NCHW_VECT_C, 4, dims),
-                          "cudnnSetFilterNdDescriptor", err);
+        st = td_dnn_check(
+            k, dnn->cudnnSetFilterNdDescriptor(k->filter, CUDNN_DATA_INT8x32, CUDNN_TENSOR_NCHW_VECT_C, 4, dims),
+            "cudnnSetFilterNdDescriptor", err);
     k->base.launch = launch_reorder;
     k->n_bufs = d->has_bias ? 4 : 2;
     return st;

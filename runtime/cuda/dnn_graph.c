@@ -66,8 +66,10 @@ void td_dnn_finish(td_dnn_build_t *b, cudnnBackendDescriptor_t d, const char *wh
 void td_dnn_op(td_dnn_build_t *b, cudnnBackendDescriptor_t op, const char *what) {
     td_dnn_finish(b, op, what);
     if (b->st) return;
-    if (b->k->n_ops < TD_DNN_OPS) b->k->ops[b->k->n_ops++] = op;
-    else b->st = td_fail(b->err, TD_INTERNAL, "%s: more than %d operations", b->k->text, TD_DNN_OPS);
+    if (b->k->n_ops < TD_DNN_OPS)
+        b->k->ops[b->k->n_ops++] = op;
+    else
+        b->st = td_fail(b->err, TD_INTERNAL, "%s: more than %d operations", b->k->text, TD_DNN_OPS);
 }
 
 static void keep_address(td_dnn_build_t *b, int64_t uid, int32_t from) {
@@ -122,8 +124,10 @@ static cudnnBackendDescriptor_t plan_of(td_dnn_build_t *b, cudnnBackendDescripto
     td_dnn_finish(&t, plan, "plan");
     *workspace = 0;
     if (!t.st)
-        check(&t, dnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
-                                                workspace), "workspace");
+        check(&t,
+              dnn->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
+                                            workspace),
+              "workspace");
     if (!t.st && *workspace >= 0) return plan;
     unmake(b->k, mark);
     return NULL;
@@ -175,7 +179,8 @@ static uint32_t notes_of(td_dnn_build_t *b, cudnnBackendDescriptor_t config) {
     int64_t n = 0;
     uint32_t all = ~0u;
     if (dnn->cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine)) return all;
-    if (!dnn->cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine) &&
+    if (!dnn->cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n,
+                                       &engine) &&
         !dnn->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                        CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, notes)) {
         all = 0;
@@ -186,7 +191,8 @@ static uint32_t notes_of(td_dnn_build_t *b, cudnnBackendDescriptor_t config) {
 }
 
 /* The first that works of a list; the rest are given back. */
-static bool take_first(td_dnn_build_t *b, cudnnBackendDescriptor_t *configs, int64_t n, uint32_t without, int64_t most) {
+static bool take_first(td_dnn_build_t *b, cudnnBackendDescriptor_t *configs, int64_t n, uint32_t without,
+                       int64_t most) {
     for (int64_t i = 0; i < n; i++) {
         if (notes_of(b, configs[i]) & without || !take(b, configs[i], most)) continue;
         if (b->k->n_made < TD_DNN_MADE) {
@@ -210,12 +216,15 @@ static bool take_listed(td_dnn_build_t *b, cudnnBackendDescriptor_t graph, int m
     td_dnn_set(&t, list, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     td_dnn_finish(&t, list, "list of engines");
     while (!t.st && made < CANDIDATES) {
-        check(&t, dnn->cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[made]), "configuration");
+        check(&t, dnn->cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[made]),
+              "configuration");
         if (!t.st) made++;
     }
     if (!t.st)
-        check(&t, dnn->cudnnBackendGetAttribute(list, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, CANDIDATES,
-                                                &n, configs), "list of engines");
+        check(&t,
+              dnn->cudnnBackendGetAttribute(list, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                            CANDIDATES, &n, configs),
+              "list of engines");
     if (!t.st) found = take_first(b, configs, n < CANDIDATES ? n : CANDIDATES, without, most);
     for (int64_t i = 0; i < made; i++)
         if (configs[i]) dnn->cudnnBackendDestroyDescriptor(configs[i]);
@@ -226,12 +235,14 @@ static bool take_listed(td_dnn_build_t *b, cudnnBackendDescriptor_t graph, int m
 /* Inputs are never rounded to a narrower type; results that differ from run to run only if there is nothing else. */
 static bool choose(td_dnn_build_t *b, cudnnBackendDescriptor_t graph, const td_dnn_wish_t *w) {
     static const int modes[] = {CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    uint32_t never = 1u << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, varies = 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+    uint32_t never = 1u << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+             varies = 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
     if (w->exact) never |= 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
     if (w->has_engine && take_engine(b, graph, w)) return true;
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-            if (take_listed(b, graph, modes[i], pass ? never : never | varies, pass ? INT64_MAX : WORKSPACE_LIKED)) return true;
+            if (take_listed(b, graph, modes[i], pass ? never : never | varies, pass ? INT64_MAX : WORKSPACE_LIKED))
+                return true;
     return false;
 }
 

@@ -14,7 +14,8 @@ typedef struct norm {
 
 /* rows x cols as features of rows samples; 1 x cols; rows x 1. */
 static cudnnBackendDescriptor_t array(norm_t *n, td_type_t type, int64_t rows, int64_t cols, int32_t from) {
-    td_dnn_tensor_t t = {.type = type, .n = 4, .dims = {rows, cols, 1, 1}, .strides = {cols, 1, cols, cols}, .vector = 1, .from = from};
+    td_dnn_tensor_t t = {
+        .type = type, .n = 4, .dims = {rows, cols, 1, 1}, .strides = {cols, 1, cols, cols}, .vector = 1, .from = from};
     return td_dnn_tensor(&n->b, &t);
 }
 static void part(norm_t *n, int name, td_type_t type, int64_t rows, int64_t cols, int32_t from) {
@@ -30,7 +31,8 @@ static void forward(norm_t *n) {
     td_dnn_set(&n->b, n->op, CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_TYPE_NORM_FWD_PHASE, 1, &phase);
     part(n, CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, d->x, d->rows, d->cols, 0);
     part(n, CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC, d->scale, 1, d->cols, 1);
-    part(n, CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, d->has_bias ? d->bias : d->scale, 1, d->cols, d->has_bias ? 2 : TD_DNN_ZEROS);
+    part(n, CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, d->has_bias ? d->bias : d->scale, 1, d->cols,
+         d->has_bias ? 2 : TD_DNN_ZEROS);
     part(n, CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, d->y, d->rows, d->cols, 3);
     if (d->training) {
         part(n, CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, TD_F32, d->rows, 1, 4);
@@ -71,8 +73,10 @@ static td_status_t prepare(td_dnn_kernel_t *k, const td_norm_desc_t *d, td_err_t
     }
     if (!d->backward && !d->has_bias && (!td_mul_u64((uint64_t)d->cols, td_type_bytes(d->scale), &k->zeros)))
         return td_fail(err, TD_LIMIT, "%s: so many columns", k->text);
-    if (d->backward) backward(&n);
-    else forward(&n);
+    if (d->backward)
+        backward(&n);
+    else
+        forward(&n);
     td_dnn_plan(&n.b, &wish);
     return n.b.st;
 }

@@ -158,7 +158,7 @@ td_ffi_error_t *td_ffi_run_id_get(td_ffi_run_id_t *a) {
 }
 td_ffi_error_t *td_ffi_ordinal_get(td_ffi_ordinal_t *a) {
     CHECK_CTX(a, td_ffi_ordinal_t, device_ordinal);
-    a->device_ordinal = 0;
+    a->device_ordinal = a->ctx->dev->ordinal;
     return NULL;
 }
 td_ffi_error_t *td_ffi_ctx_extension(td_ffi_ctx_extension_t *a) {

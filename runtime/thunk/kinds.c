@@ -2,7 +2,8 @@
 #include "executable.pb-c.h"
 #include "runtime/thunk/thunk.h"
 
-#define KIND(name, WIRE, f, low) {name, XLA__GPU__THUNK_PROTO__IMPL_##WIRE, td_##f##_parse, low, td_##f##_enqueue}
+#define KIND(name, WIRE, f, low) {name, XLA__GPU__THUNK_PROTO__IMPL_##WIRE, td_##f##_parse, low, td_##f##_enqueue, false}
+#define ON_HOST(name, WIRE, f, low) {name, XLA__GPU__THUNK_PROTO__IMPL_##WIRE, td_##f##_parse, low, td_##f##_enqueue, true}
 const td_thunk_kind_t td_thunk_kinds[] = {
     KIND("kernel", KERNEL_THUNK, kernel, td_kernel_thunk_lower),
     KIND("custom_kernel", CUSTOM_KERNEL_THUNK, custom_kernel, td_kernel_thunk_lower),
@@ -12,7 +13,7 @@ const td_thunk_kind_t td_thunk_kinds[] = {
     KIND("copy", COPY_THUNK, copy_base, NULL),
     /* Fallback copy-done: a kind of its own for the end of a copy. Can be removed in November 2026. */
     KIND("copy_done", COPY_DONE_THUNK, copy_done, NULL),
-    KIND("rng_seed", RNG_SEED_THUNK, rng_seed, NULL),
+    ON_HOST("rng_seed", RNG_SEED_THUNK, rng_seed, NULL),
     KIND("infeed", INFEED_THUNK, host_io, NULL),
     KIND("outfeed", OUTFEED_THUNK, host_io, NULL),
     KIND("host_send", HOST_SEND_THUNK, host_io, NULL),
@@ -24,7 +25,7 @@ const td_thunk_kind_t td_thunk_kinds[] = {
     KIND("memzero", MEMZERO_THUNK, memzero, NULL),
     KIND("memset32", MEMSET32BIT_VALUE_THUNK, memset32, NULL),
     KIND("sequential", SEQUENTIAL_THUNK, sequential, NULL),
-    KIND("conditional", CONDITIONAL_THUNK, conditional, NULL),
+    ON_HOST("conditional", CONDITIONAL_THUNK, conditional, NULL),
     KIND("while", WHILE_THUNK, while, NULL),
     KIND("replica_id", REPLICA_ID_THUNK, replica_id, NULL),
     KIND("partition_id", PARTITION_ID_THUNK, partition_id, NULL),
@@ -32,7 +33,7 @@ const td_thunk_kind_t td_thunk_kinds[] = {
     KIND("async_done", ASYNC_DONE_THUNK, async_done, NULL),
     KIND("cublas_lt_matmul", CUBLAS_LT_MATMUL_THUNK, gemm, td_gemm_lower),
     KIND("gemm", GEMM_THUNK, gemm_legacy, td_gemm_lower),
-    KIND("custom_call", CUSTOM_CALL_THUNK, custom_call, td_custom_call_lower),
+    ON_HOST("custom_call", CUSTOM_CALL_THUNK, custom_call, td_custom_call_lower),
     KIND("norm", NORM_THUNK, norm, td_norm_lower),
     KIND("cudnn", CUDNN_THUNK, cudnn, td_cudnn_lower),
     KIND("convolution", CONVOLUTION_THUNK, convolution, td_convolution_lower),

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "executable.pb-c.h"
+#include "runtime/graph.h"
 #include "runtime/shape_parse.h"
 
 td_status_t td_thunk_slice(td_parse_t *c, const char *what, const Xla__BufferAssignment__BufferAllocationSliceProto *s,
@@ -99,14 +100,18 @@ td_status_t td_thunk_parse_seq(td_parse_t *c, const char *what, td_thunk_msg_t *
     return st;
 }
 
+td_status_t td_thunk_run_one(td_run_t *r, const char *what, const td_seq_t *s, uint32_t i) {
+    const td_thunk_t *t = &s->v[i];
+    if (t->skip) return TD_OK;
+    if (r->cancel && *r->cancel) return td_fail(r->err, TD_CANCELLED, "cancelled");
+    atomic_store_explicit(&r->lanes[r->lane].at, t, memory_order_relaxed);
+    td_status_t st = r->each ? r->each(r, t) : t->kind->enqueue(r, t);
+    return !st || st == TD_CANCELLED ? st : td_prefix(r->err, st, "%s[%u] (%s)", what, i, t->kind->name);
+}
+
 td_status_t td_thunk_run_seq(td_run_t *r, const char *what, const td_seq_t *s) {
-    for (uint32_t i = 0; i < s->n; i++) {
-        const td_thunk_t *t = &s->v[i];
-        if (t->skip) continue;
-        if (r->cancel && *r->cancel) return td_fail(r->err, TD_CANCELLED, "cancelled");
-        atomic_store_explicit(&r->lanes[r->lane].at, t, memory_order_relaxed);
-        td_status_t st = r->each ? r->each(r, t) : t->kind->enqueue(r, t);
-        if (st) return st == TD_CANCELLED ? st : td_prefix(r->err, st, "%s[%u] (%s)", what, i, t->kind->name);
-    }
-    return TD_OK;
+    td_status_t st = TD_OK;
+    if (r->graphs) return td_graphs_run_seq(r, what, s);
+    for (uint32_t i = 0; i < s->n && !st; i++) st = td_thunk_run_one(r, what, s, i);
+    return st;
 }

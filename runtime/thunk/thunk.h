@@ -89,6 +89,7 @@ typedef struct td_run {
     uint32_t dropped;    /* number of a wait that is left out, in tests; TD_NO_WAIT: none */
     td_status_t (*each)(struct td_run *r, const td_thunk_t *t); /* instead of a thunk's enqueue; NULL: that */
     struct td_profile *profile;   /* NULL: not asked for */
+    struct td_graphs *graphs;     /* of this run; NULL: thunks are enqueued one by one */
     struct td_trace *trace;       /* NULL: not asked for */
     struct td_lockstep *lockstep; /* NULL: no other device */
     td_err_t *err;
@@ -111,6 +112,7 @@ struct td_thunk_kind {
     td_status_t (*lower)(td_device_t *dev, const td_hlo_module_t *hlo, const td_thunk_t *from, td_thunk_t *t,
                          td_arena_t *arena, uint64_t *out_scratch, td_err_t *err); /* NULL: nothing to do */
     td_status_t (*enqueue)(td_run_t *r, const td_thunk_t *t);
+    bool on_host; /* what is enqueued depends on the run, or the host waits meanwhile: no graph can hold it */
 };
 extern const td_thunk_kind_t td_thunk_kinds[];
 extern const unsigned td_thunk_kind_count;
@@ -130,6 +132,8 @@ td_status_t td_thunk_args(td_parse_t *c, td_thunk_t *t, uint32_t n);
 td_status_t td_thunk_seqs(td_parse_t *c, td_thunk_t *t, uint32_t n);
 td_status_t td_thunk_parse_seq(td_parse_t *c, const char *what, td_thunk_msg_t *const *msgs, size_t n, td_seq_t *out);
 td_status_t td_thunk_run_seq(td_run_t *r, const char *what, const td_seq_t *s);
+/* The i-th of them alone, thunk by thunk whatever the graphs. */
+td_status_t td_thunk_run_one(td_run_t *r, const char *what, const td_seq_t *s, uint32_t i);
 /* What the k-th sequence of a thunk is: "body", "branch 2". */
 void td_thunk_seq_name(const td_thunk_t *t, uint32_t k, char out[24]);
 /* slices.c: private slots where the loop counters say, as enqueuing does first; the slot that stands for an argument. */

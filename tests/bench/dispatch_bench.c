@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dispatch-bench ARTIFACT...: what launching a kernel costs above the driver's own call, with any driver.
  *
- * The kernel thunks of a program are enqueued many times in the order of the program. Printed per thunk, each the best of
- * some rounds: `all`, what that takes; `driver`, the same calls of the driver with the same arguments made directly;
+ * The kernel thunks of a program are enqueued many times in the order of the program. Printed per thunk, each the best
+ * of some rounds: `all`, what that takes; `driver`, the same calls of the driver with the same arguments made directly;
  * `own`, the thunks with a driver whose launch does nothing, which is what thunkd itself takes; and the bytes that were
  * allocated meanwhile. The device is cuda, or what THUNKD_DEVICE says. Exits with 1 when own is over --most ns (150) or
  * anything was allocated. With the stand-in driver: FAKECUDA_EMPTY=1 FAKECUDA_INLINE=1 FAKECUDA_RACES=0. */
@@ -51,7 +51,8 @@ static void record(CUfunction f, const CUlaunchConfig *c, bool newer, void **par
     *k = (call_t){.newer = newer, .config = *c, .function = f};
     for (unsigned i = 0; i < c->numAttrs && i < 2; i++) k->attributes[i] = c->attrs[i];
     k->config.attrs = k->attributes;
-    for (unsigned i = 0; i < PARAMS_MOST && real.cuFuncGetParamInfo && !real.cuFuncGetParamInfo(f, i, &offset, &size); i++) {
+    if (!real.cuFuncGetParamInfo) return;
+    for (unsigned i = 0; i < PARAMS_MOST && !real.cuFuncGetParamInfo(f, i, &offset, &size); i++) {
         k->params[i] = aligned_alloc(64, (size + 63) & ~(size_t)63);
         if (k->params[i]) memcpy(k->params[i], params[i], size);
     }
@@ -67,9 +68,10 @@ static CUresult record_newer(const CUlaunchConfig *c, CUfunction f, void **param
     record(f, c, true, params);
     return real.cuLaunchKernelEx(c, f, params, extra);
 }
-static CUresult nothing_plain(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                              unsigned shared, CUstream s, void **params, void **extra) {
-    (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)s, (void)params, (void)extra;
+static CUresult nothing_plain(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                              unsigned bz, unsigned shared, CUstream s, void **params, void **extra) {
+    (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)s;
+    (void)params, (void)extra;
     return CUDA_SUCCESS;
 }
 static CUresult nothing_newer(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) {
@@ -84,8 +86,8 @@ static void again(void) {
         const CUlaunchConfig *c = &k->config;
         CUresult r = k->newer ? real.cuLaunchKernelEx(c, k->function, k->params, NULL)
                               : real.cuLaunchKernel(k->function, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX,
-                                                    c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, k->params,
-                                                    NULL);
+                                                    c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream,
+                                                    k->params, NULL);
         if (r) must(td_fail(&err, TD_DEVICE, "error %d", r), "a launch");
     }
 }
@@ -147,8 +149,10 @@ static bool measure(const char *path, td_program_t *p, td_binding_t *b, double m
     d->cu = real;
     uint64_t args = 0;
     for (uint32_t i = 0; i < thunks.seq.n; i++) args += v[i].n_args;
-    printf("%-48.48s %5u kernels, %4.1f arguments: all %6.0f ns, driver %6.0f ns, own %4.0f ns, %llu bytes allocated\n", path,
-           thunks.seq.n, (double)args / (thunks.seq.n ? thunks.seq.n : 1), all, driver, own, (unsigned long long)bytes);
+    const char *name = strlen(path) > 48 ? path + strlen(path) - 48 : path;
+    printf("%-48s %3u kernels, %4.1f arguments: all %5.0f ns, driver %5.0f ns, own %3.0f ns, %llu bytes allocated\n",
+           name, thunks.seq.n, (double)args / (thunks.seq.n ? thunks.seq.n : 1), all, driver, own,
+           (unsigned long long)bytes);
     return thunks.seq.n && own <= most && !bytes;
 }
 

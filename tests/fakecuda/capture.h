@@ -24,5 +24,12 @@ CUresult fk_capture_record(fk_stream_t *s, uint32_t *number);
 /* Captures a wait for record `number` of that capture (NULL: the event was recorded outside one), which the stream
  * joins if it was not part of it. */
 CUresult fk_capture_wait(fk_stream_t *s, struct fk_capture *c, uint32_t number);
+/* For calls that no capture allows: fails if the stream captures, which then comes to nothing; */
+CUresult fk_capture_forbids(fk_stream_t *s);
+/* and for calls that change memory: if this thread captures in any mode but the relaxed one, or another one in the
+ * global mode. */
+CUresult fk_capture_unsafe(void);
+/* A call of this thread was made to fail: its captures come to nothing. */
+void fk_capture_spoil(void);
 
 #endif

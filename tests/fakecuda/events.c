@@ -27,15 +27,11 @@ FK_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
     if (s) fk_stream_end(s); /* what was pushed is still done */
     return fk_leave(r);
 }
-static CUresult not_captured(const fk_stream_t *s) {
-    return s->capture ? fk_fault(FK_ARGUMENTS, CUDA_ERROR_INVALID_VALUE, "stream %u is capturing", s->base.number)
-                      : CUDA_SUCCESS;
-}
 FK_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
     FK_ENTER(cuStreamSynchronize, 0);
     CUresult r = CUDA_SUCCESS;
     fk_stream_t *s = fk_stream_for_work(stream, &r);
-    if (!s || (r = not_captured(s))) return fk_leave(r);
+    if (!s || (r = fk_capture_forbids(s))) return fk_leave(r);
     fk_drain(s);
     return fk_leave(s->base.ctx->sticky);
 }
@@ -43,7 +39,7 @@ FK_EXPORT CUresult cuStreamQuery(CUstream stream) {
     FK_ENTER(cuStreamQuery, 0);
     CUresult r = CUDA_SUCCESS;
     fk_stream_t *s = fk_stream_get(stream, &r);
-    if (!s || (r = not_captured(s))) return fk_leave(r);
+    if (!s || (r = fk_capture_forbids(s))) return fk_leave(r);
     if (s->done < s->pushed) {
         s->hurry = true; /* who asks again and again waits, too */
         pthread_cond_broadcast(&fk_change);

@@ -4,7 +4,7 @@
 
 #include "tests/fakecuda/capture.h"
 
-enum { LANES = 16, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURE_WRONG_STREAM = 908, UPDATE_FAILURE = 910 };
+enum { LANES = 16, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURE_WRONG_STREAM = 908, UPDATE_FAILURE = 910 };
 
 typedef struct entry {
     enum { OP, RECORD, WAIT } kind;
@@ -17,7 +17,9 @@ typedef struct fk_program { /* of a graph, or being captured */
 } fk_program_t;
 struct fk_capture { /* never freed: events may still name it */
     struct fk_capture *next;
-    bool ended;
+    bool ended, invalid; /* invalid: something was called that no capture allows */
+    int mode;
+    pthread_t thread; /* that began it */
     fk_program_t program;
     fk_stream_t *lanes[LANES];
 };
@@ -77,6 +79,7 @@ static uint32_t lane_of(const struct fk_capture *c, const fk_stream_t *s) {
 }
 CUresult fk_issue(fk_stream_t *s, const fk_op_t *op) {
     if (!s->capture) return op->push(op, s);
+    if (s->capture->invalid) return CAPTURE_INVALIDATED;
     fk_op_t *c = op_copy(op);
     if (c && add(&s->capture->program, (entry_t){.kind = OP, .lane = lane_of(s->capture, s), .op = c}))
         return CUDA_SUCCESS;
@@ -85,6 +88,7 @@ CUresult fk_issue(fk_stream_t *s, const fk_op_t *op) {
 }
 CUresult fk_capture_record(fk_stream_t *s, uint32_t *number) {
     fk_program_t *p = &s->capture->program;
+    if (s->capture->invalid) return CAPTURE_INVALIDATED;
     *number = p->n_records;
     if (!add(p, (entry_t){.kind = RECORD, .lane = lane_of(s->capture, s), .record = *number}))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -96,6 +100,7 @@ CUresult fk_capture_wait(fk_stream_t *s, struct fk_capture *c, uint32_t number) 
                       : c->ended ? "the event was recorded in a capture that has ended"
                       : s->capture && s->capture != c ? "two captures wait for each other" : NULL;
     if (why) return fk_fault(FK_ARGUMENTS, CAPTURE_ISOLATION, "%s", why);
+    if (c->invalid) return CAPTURE_INVALIDATED;
     if (!s->capture) {
         if (c->program.n_lanes == LANES) return CUDA_ERROR_NOT_SUPPORTED;
         c->lanes[c->program.n_lanes++] = s;
@@ -106,10 +111,29 @@ CUresult fk_capture_wait(fk_stream_t *s, struct fk_capture *c, uint32_t number) 
     return CUDA_SUCCESS;
 }
 
+void fk_capture_spoil(void) {
+    for (struct fk_capture *c = captures; c; c = c->next)
+        if (!c->ended && pthread_equal(c->thread, pthread_self())) c->invalid = true;
+}
+CUresult fk_capture_forbids(fk_stream_t *s) {
+    if (!s->capture) return CUDA_SUCCESS;
+    s->capture->invalid = true;
+    return fk_fault(FK_ARGUMENTS, CAPTURE_UNSUPPORTED, "stream %u is capturing", s->base.number);
+}
+CUresult fk_capture_unsafe(void) {
+    for (struct fk_capture *c = captures; c; c = c->next) {
+        bool mine = pthread_equal(c->thread, pthread_self());
+        if (c->ended || c->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
+        if (!mine && c->mode != CU_STREAM_CAPTURE_MODE_GLOBAL) continue;
+        c->invalid = true;
+        return fk_fault(FK_ARGUMENTS, CAPTURE_UNSUPPORTED, "memory changes while stream %u is capturing", c->lanes[0]->base.number);
+    }
+    return CUDA_SUCCESS;
+}
+
 FK_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
     FK_ENTER(cuStreamBeginCapture_v2, 0);
     CUresult r = CUDA_SUCCESS;
-    (void)mode;
     fk_stream_t *s = fk_stream_get(stream, &r);
     if (!s) return fk_leave(r);
     if (s->null || s->capture) return fk_leave(CUDA_ERROR_INVALID_VALUE);
@@ -117,6 +141,8 @@ FK_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
     if (!c) return fk_leave(CUDA_ERROR_OUT_OF_MEMORY);
     c->program.n_lanes = 1;
     c->lanes[0] = s;
+    c->mode = mode;
+    c->thread = pthread_self();
     c->next = captures;
     captures = c;
     s->capture = c;
@@ -139,35 +165,52 @@ static bool joined(const fk_program_t *p) {
     free(records);
     return !memcmp(seen[0], ops, sizeof ops);
 }
+/* Whatever comes of it, the streams do not capture any more. NULL: none did. */
+static struct fk_capture *end(fk_stream_t *s) {
+    struct fk_capture *c = s->capture;
+    for (uint32_t i = 0; c && i < c->program.n_lanes; i++) c->lanes[i]->capture = NULL;
+    if (c) c->ended = true;
+    return c;
+}
+static void forget(struct fk_capture *c) {
+    if (c) program_free(&c->program);
+}
 FK_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-    FK_ENTER(cuStreamEndCapture, 0);
-    CUresult r = CUDA_SUCCESS;
+    static fk_fn_t fn = {.name = "cuStreamEndCapture"};
+    CUresult failed = fk_enter(&fn, 0), r = CUDA_SUCCESS;
+    *graph = NULL;
+    if (failed) { /* a call that fails ends the capture, too */
+        pthread_mutex_lock(&fk_lock);
+        fk_stream_t *s = fk_current() && fk_current()->base.live ? fk_stream_get(stream, &r) : NULL;
+        if (s) forget(end(s));
+        fk_leave(CUDA_SUCCESS);
+        return failed;
+    }
     fk_stream_t *s = fk_stream_get(stream, &r);
     if (!s) return fk_leave(r);
-    struct fk_capture *c = s->capture;
-    if (!c) return fk_leave(CUDA_ERROR_INVALID_VALUE);
-    if (c->lanes[0] != s) return fk_leave(CAPTURE_WRONG_STREAM);
-    for (uint32_t i = 0; i < c->program.n_lanes; i++) c->lanes[i]->capture = NULL;
+    if (!s->capture) return fk_leave(CUDA_ERROR_INVALID_VALUE);
+    if (s->capture->lanes[0] != s) return fk_leave(CAPTURE_WRONG_STREAM);
+    struct fk_capture *c = end(s);
     fk_graph_t *g = NULL;
-    if (!joined(&c->program))
+    if (c->invalid) r = CAPTURE_INVALIDATED;
+    else if (!joined(&c->program))
         r = fk_fault(FK_ARGUMENTS, CAPTURE_UNJOINED, "a captured stream was not joined to the first");
     else if (!(g = fk_obj_new(FK_GRAPH, sizeof *g, s->base.ctx))) r = CUDA_ERROR_OUT_OF_MEMORY;
-    *graph = NULL;
     if (g) {
         g->program = c->program;
+        memset(&c->program, 0, sizeof c->program);
         *graph = fk_handle(&g->base);
-    } else {
-        program_free(&c->program);
     }
-    memset(&c->program, 0, sizeof c->program);
-    c->ended = true;
+    forget(c);
     return fk_leave(r);
 }
 FK_EXPORT CUresult cuStreamIsCapturing(CUstream stream, int *status) {
     FK_ENTER(cuStreamIsCapturing, 0);
     CUresult r = CUDA_SUCCESS;
     fk_stream_t *s = fk_stream_get(stream, &r);
-    if (s) *status = s->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    if (s)
+        *status = !s->capture ? CU_STREAM_CAPTURE_STATUS_NONE
+                  : s->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     return fk_leave(r);
 }
 

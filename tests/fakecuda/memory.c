@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuMem*: allocation, pinning. */
-#include "tests/fakecuda/fake.h"
+#include "tests/fakecuda/capture.h"
 
 FK_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     FK_ENTER(cuMemGetInfo_v2, 0);
@@ -11,18 +11,21 @@ FK_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
 FK_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes) {
     FK_ENTER(cuMemAlloc_v2, 0);
     fk_mem_t *m = NULL;
-    CUresult r = fk_mem_new(FK_MEM_DEVICE, fk_current(), bytes, &m);
+    CUresult r = fk_capture_unsafe();
+    if (!r) r = fk_mem_new(FK_MEM_DEVICE, fk_current(), bytes, &m);
     if (!r) *p = m->addr;
     return fk_leave(r);
 }
 FK_EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
     FK_ENTER(cuMemFree_v2, 0);
-    return fk_leave(p ? fk_mem_end(FK_MEM_DEVICE, p) : CUDA_SUCCESS);
+    CUresult r = fk_capture_unsafe();
+    return fk_leave(r || !p ? r : fk_mem_end(FK_MEM_DEVICE, p));
 }
 FK_EXPORT CUresult cuMemAllocHost_v2(void **p, size_t bytes) {
     FK_ENTER(cuMemAllocHost_v2, 0);
     fk_mem_t *m = NULL;
-    CUresult r = fk_mem_new(FK_MEM_PINNED, fk_current(), bytes, &m);
+    CUresult r = fk_capture_unsafe();
+    if (!r) r = fk_mem_new(FK_MEM_PINNED, fk_current(), bytes, &m);
     if (!r) *p = m->alias;
     return fk_leave(r);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/fakecuda/fake.h"
+#include "tests/fakecuda/capture.h"
 #include "tests/fakecuda/fakecuda.h"
 
 pthread_mutex_t fk_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -81,7 +81,7 @@ CUresult fk_enter(fk_fn_t *fn, unsigned flags) {
             fprintf(stderr, "fakecuda: call %llu fails: %s, %d%s\n", (unsigned long long)calls, fn->name, code,
                     later ? " later" : "");
         if (code && c && fk_is_sticky(code)) fk_poison(c, code);
-        if (code && !later) failed_call(fn);
+        if (code && !later) failed_call(fn), fk_capture_spoil();
         if (!later) r = code;
     }
     return r ? fk_leave(r) : CUDA_SUCCESS;
