@@ -52,9 +52,21 @@ const td_cuda_target_t *td_cuda_target_at(uint32_t i) { return i < sizeof rows /
 typedef struct user {
     td_kernel_t base;
     td_ffi_call_t *call;
-    pthread_mutex_t lock; /* the frame */
+    td_cuda_device_t *device;
+    pthread_mutex_t lock; /* all below */
     void *frame;          /* the call's scratch, which is host memory */
+    td_ffi_held_t held;
+    CUstream stream; /* of the launch */
 } user_t;
+enum { HELD = 64 };
+
+static void flush(td_ffi_held_t *h) {
+    user_t *u = (user_t *)((char *)h - offsetof(user_t, held));
+    u->device->cu.cuCtxSetCurrent(u->device->context); /* the handler may have left another one */
+    (void)TD_CU(u->device, "stream", NULL, cuStreamSynchronize, u->stream);
+    for (uint32_t i = 0; i < h->n; i++) u->device->base.ops->mem_put(&u->device->base, h->v[i].p, h->v[i].bytes);
+    h->n = 0;
+}
 
 static void release_user(td_kernel_t *k) {
     user_t *u = (user_t *)k;
@@ -66,10 +78,12 @@ static td_status_t launch_user(td_stream_t *s, const td_kernel_t *k, void *const
     user_t *u = (user_t *)(uintptr_t)k;
     (void)n, (void)scratch;
     pthread_mutex_lock(&u->lock);
-    td_status_t st = td_ffi_call_run(u->call, ((td_cuda_stream_t *)s)->handle, bufs, u->frame, err);
+    u->stream = ((td_cuda_stream_t *)s)->handle;
+    td_status_t st = td_ffi_call_run(u->call, u->stream, &u->held, bufs, u->frame, err);
+    if (u->held.n) flush(&u->held);
     pthread_mutex_unlock(&u->lock);
-    td_status_t again = td_cuda_enter(td_cuda_of(s), st ? NULL : err);
-    return st ? st : again;
+    CUresult r = u->device->cu.cuCtxSetCurrent(u->device->context);
+    return st ? st : td_cuda_check(u->device, r, "cuCtxSetCurrent", "context", err);
 }
 static td_status_t lower_user(td_cuda_device_t *d, const td_custom_call_desc_t *desc, td_arena_t *arena, td_kernel_t **out,
                               td_err_t *err) {
@@ -77,6 +91,9 @@ static td_status_t lower_user(td_cuda_device_t *d, const td_custom_call_desc_t *
     user_t *u = TD_NEW(arena, user_t);
     if (!u) return td_arena_fail(arena, err);
     u->base = (td_kernel_t){.launch = launch_user, .release = release_user};
+    u->device = d;
+    u->held = (td_ffi_held_t){.v = td_arena_zalloc(arena, HELD * sizeof *u->held.v), .most = HELD, .flush = flush};
+    if (!u->held.v) return td_arena_fail(arena, err);
     td_status_t st = td_ffi_call_create(&d->base, desc, arena, &u->call, &bytes, err);
     if (st) return st;
     u->frame = td_arena_align(arena, bytes, 64);

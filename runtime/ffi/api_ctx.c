@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "runtime/ffi/call.h"
 #include "runtime/ffi/internal.h"
 
 #define CHECK_CTX(a, type, last) \
@@ -100,7 +101,14 @@ td_ffi_error_t *td_ffi_mem_get(td_ffi_mem_get_t *a) {
 }
 td_ffi_error_t *td_ffi_mem_put(td_ffi_mem_put_t *a) {
     CHECK_CTX(a, td_ffi_mem_put_t, data);
-    a->ctx->dev->ops->mem_put(a->ctx->dev, a->data, a->size);
+    td_ffi_held_t *h = a->ctx->held;
+    if (!h || !a->data) {
+        a->ctx->dev->ops->mem_put(a->ctx->dev, a->data, a->size);
+        return NULL;
+    }
+    if (h->n == h->most) h->flush(h);
+    h->v[h->n].p = a->data;
+    h->v[h->n++].bytes = a->size;
     return NULL;
 }
 

@@ -135,10 +135,12 @@ td_status_t td_ffi_call_create(td_device_t *dev, const td_custom_call_desc_t *d,
     return TD_OK;
 }
 
-td_status_t td_ffi_call_run(const td_ffi_call_t *c, void *stream, void *const *bufs, void *scratch, td_err_t *err) {
+td_status_t td_ffi_call_run(const td_ffi_call_t *c, void *stream, td_ffi_held_t *held, void *const *bufs, void *scratch,
+                            td_err_t *err) {
     const td_ffi_bundle_t *b = &c->handler.bundle;
     /* Only instantiate sets this state, and it is over: the table's functions read it. */
     frame_t *f = build(c, (td_ffi_slot_t *)(uintptr_t)&c->state, stream, bufs, scratch);
+    f->ctx.held = held;
     td_status_t s = stage(c, f, TD_FFI_PREPARE, b->prepare, "prepare", err);
     if (!s) s = stage(c, f, TD_FFI_INITIALIZE, b->initialize, "initialize", err);
     if (!s) s = stage(c, f, TD_FFI_EXECUTE, b->execute, "execute", err);

@@ -14,11 +14,21 @@
 
 typedef struct td_ffi_call td_ffi_call_t;
 
+/* Device memory that a handler has given back while work it enqueued may still use it: kept until flush, which waits
+ * for the stream and gives it back to the device. The owner's; a run calls flush when it is full. */
+typedef struct td_ffi_held {
+    struct { void *p; uint64_t bytes; } *v;
+    uint32_t n, most;
+    void (*flush)(struct td_ffi_held *h); /* leaves it empty */
+} td_ffi_held_t;
+
 /* d->handler is not NULL. *out_scratch: bytes, for a 64-byte aligned block. */
 td_status_t td_ffi_call_create(td_device_t *dev, const td_custom_call_desc_t *d, td_arena_t *arena, td_ffi_call_t **out,
                                uint64_t *out_scratch, td_err_t *err);
-/* stream: what the platform calls one (CUstream); NULL on a host. bufs: operands, then results; a token's is NULL. */
-td_status_t td_ffi_call_run(const td_ffi_call_t *c, void *stream, void *const *bufs, void *scratch, td_err_t *err);
+/* stream: what the platform calls one (CUstream), and held, which may be full afterwards; both NULL on a host.
+ * bufs: operands, then results; a token's is NULL. */
+td_status_t td_ffi_call_run(const td_ffi_call_t *c, void *stream, td_ffi_held_t *held, void *const *bufs, void *scratch,
+                            td_err_t *err);
 /* Deletes the state; the rest is the arena's. */
 void td_ffi_call_destroy(td_ffi_call_t *c);
 

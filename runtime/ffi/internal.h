@@ -34,6 +34,7 @@ struct td_ffi_ctx {
     const td_ffi_handler_t *handler;
     td_ffi_stage_t stage;
     void *stream; /* the device's; NULL on a host */
+    struct td_ffi_held *held; /* call.h; NULL: memory goes back at once */
     int64_t run_id;
     td_ffi_slot_t *instantiated; /* outlives the invocation */
     td_ffi_slot_t prepared, initialized;

@@ -35,7 +35,7 @@ static td_status_t missing(const char *target, td_err_t *err) {
 
 /* ---- a user's handler ---- */
 static td_status_t run_user(const td_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err) {
-    return td_ffi_call_run(k->library, NULL, bufs, scratch, err);
+    return td_ffi_call_run(k->library, NULL, NULL, bufs, scratch, err);
 }
 static void release_user(td_kernel_t *k) { td_ffi_call_destroy((td_ffi_call_t *)(uintptr_t)k->library); }
 

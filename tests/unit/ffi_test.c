@@ -267,7 +267,7 @@ static td_status_t call(td_ffi_bundle_t bundle, int times) {
                                .handler = &h};
     td_status_t st = td_ffi_call_create(dev, &d, &arena, &c, &scratch, &err);
     void *memory = aligned_alloc(64, (scratch + 63) & ~63ull);
-    for (int i = 0; i < times && !st; i++) st = td_ffi_call_run(c, NULL, bufs, memory, &err);
+    for (int i = 0; i < times && !st; i++) st = td_ffi_call_run(c, NULL, NULL, bufs, memory, &err);
     for (int i = 0; i < 6 && !st; i++) ck_assert_float_eq(y[i], 2 * x[i]);
     td_ffi_call_destroy(c);
     free(memory);
