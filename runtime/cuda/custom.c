@@ -19,7 +19,7 @@ static const td_cuda_target_t rows[] = {
     OTHER("cuhybrid_eig_real", on_host, "host; waits"),
     OTHER("cuhybrid_geqp3", on_host, "host; waits"),
     OTHER("cusolver_csrlsvqr_ffi", on_host, "host; waits"),
-    OTHER("cusolver_geev_ffi", geev_or_host, "cuSOLVER Xgeev (CUDA 12.6); left vectors: host, waits"),
+    OTHER("cusolver_geev_ffi", geev_or_host, "cuSOLVER Xgeev (CUDA 12.6); left vectors: host; waits"),
     SOLVER("cusolver_geqrf_ffi", geqrf, "cuSOLVER geqrf"),
     SOLVER("cusolver_gesvd_ffi", gesvd, "cuSOLVER Xgesvd"),
     SOLVER("cusolver_gesvdj_ffi", gesvdj, "cuSOLVER gesvdj, gesvdjBatched"),
@@ -85,8 +85,8 @@ static td_status_t launch_user(td_stream_t *s, const td_kernel_t *k, void *const
     CUresult r = u->device->cu.cuCtxSetCurrent(u->device->context);
     return st ? st : td_cuda_check(u->device, r, "cuCtxSetCurrent", "context", err);
 }
-static td_status_t lower_user(td_cuda_device_t *d, const td_custom_call_desc_t *desc, td_arena_t *arena, td_kernel_t **out,
-                              td_err_t *err) {
+static td_status_t lower_user(td_cuda_device_t *d, const td_custom_call_desc_t *desc, td_arena_t *arena,
+                              td_kernel_t **out, td_err_t *err) {
     uint64_t bytes = 0;
     user_t *u = TD_NEW(arena, user_t);
     if (!u) return td_arena_fail(arena, err);

@@ -56,15 +56,18 @@ typedef struct fft {
 
 static const char *name_of(int r) {
     static const char *const names[] = {
-        [1] = "CUFFT_INVALID_PLAN", "CUFFT_ALLOC_FAILED", "CUFFT_INVALID_TYPE", "CUFFT_INVALID_VALUE", "CUFFT_INTERNAL_ERROR",
-        "CUFFT_EXEC_FAILED", "CUFFT_SETUP_FAILED", "CUFFT_INVALID_SIZE", "CUFFT_UNALIGNED_DATA", [11] = "CUFFT_INVALID_DEVICE",
-        [13] = "CUFFT_NO_WORKSPACE", "CUFFT_NOT_IMPLEMENTED", [16] = "CUFFT_NOT_SUPPORTED"};
+        [1] = "CUFFT_INVALID_PLAN",    "CUFFT_ALLOC_FAILED",        "CUFFT_INVALID_TYPE",
+        "CUFFT_INVALID_VALUE",         "CUFFT_INTERNAL_ERROR",      "CUFFT_EXEC_FAILED",
+        "CUFFT_SETUP_FAILED",          "CUFFT_INVALID_SIZE",        "CUFFT_UNALIGNED_DATA",
+        [11] = "CUFFT_INVALID_DEVICE", [13] = "CUFFT_NO_WORKSPACE", "CUFFT_NOT_IMPLEMENTED",
+        [16] = "CUFFT_NOT_SUPPORTED"};
     const char *s = r > 0 && r < (int)(sizeof names / sizeof *names) ? names[r] : NULL;
     return s ? s : "an error without a name";
 }
 static td_status_t check(int r, const char *call, td_status_t otherwise, td_err_t *err) {
     if (!r) return TD_OK;
-    return td_fail(err, r == CUFFT_ALLOC_FAILED ? TD_NOMEM : otherwise, "Fourier transform: %s: %s (%d)", call, name_of(r), r);
+    return td_fail(err, r == CUFFT_ALLOC_FAILED ? TD_NOMEM : otherwise, "Fourier transform: %s: %s (%d)", call,
+                   name_of(r), r);
 }
 
 static void release(td_kernel_t *k) {
@@ -85,7 +88,8 @@ static int one(const fft_t *f, void *in, void *out) {
     case TD_FFT_REAL_INVERSE:
         return f->f64 ? f->lib->cufftExecZ2D(f->plan, in, out) : f->lib->cufftExecC2R(f->plan, in, out);
     default:
-        return f->f64 ? f->lib->cufftExecZ2Z(f->plan, in, out, direction) : f->lib->cufftExecC2C(f->plan, in, out, direction);
+        return f->f64 ? f->lib->cufftExecZ2Z(f->plan, in, out, direction)
+                      : f->lib->cufftExecC2C(f->plan, in, out, direction);
     }
 }
 static td_status_t all(const fft_t *f, char *in, char *out, td_err_t *err) {
@@ -112,7 +116,8 @@ static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_b
     return x < y ? y - x < a_bytes : x - y < b_bytes;
 }
 
-static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     fft_t *f = (fft_t *)(uintptr_t)k;
     CUstream q = ((td_cuda_stream_t *)s)->handle;
     void *in = bufs[0], *out = bufs[1];
@@ -166,7 +171,8 @@ static uint32_t batches(const td_fft_desc_t *d, axis_t *v) {
     sort(v, n);
     for (uint32_t i = 0; i < n; i++) {
         axis_t *o = kept ? &v[kept - 1] : NULL;
-        if (o && o->in == v[i].in * v[i].n && o->out == v[i].out * v[i].n) *o = (axis_t){o->n * v[i].n, v[i].in, v[i].out};
+        if (o && o->in == v[i].in * v[i].n && o->out == v[i].out * v[i].n)
+            *o = (axis_t){o->n * v[i].n, v[i].in, v[i].out};
         else v[kept++] = v[i];
     }
     for (uint32_t i = 1; i < kept; i++)
@@ -192,15 +198,18 @@ static bool embed(const axis_t *v, uint32_t rank, bool out, long long *e, long l
 static td_status_t make_plan(fft_t *f, const td_fft_desc_t *d, size_t *work, td_err_t *err) {
     axis_t v[TD_FFT_RANK], b[TD_FFT_BATCHES];
     long long n[TD_FFT_RANK], in[TD_FFT_RANK], out[TD_FFT_RANK], in_stride = 0, out_stride = 0;
-    static const int types[2][4] = {{CUFFT_C2C, CUFFT_C2C, CUFFT_R2C, CUFFT_C2R}, {CUFFT_Z2Z, CUFFT_Z2Z, CUFFT_D2Z, CUFFT_Z2D}};
+    static const int types[2][4] = {{CUFFT_C2C, CUFFT_C2C, CUFFT_R2C, CUFFT_C2R},
+                                    {CUFFT_Z2Z, CUFFT_Z2Z, CUFFT_D2Z, CUFFT_Z2D}};
     uint32_t rank = axes(d, v), n_b = batches(d, b);
     int64_t elem = d->f64 ? 8 : 4, in_elem = d->kind == TD_FFT_REAL ? elem : 2 * elem;
     int64_t out_elem = d->kind == TD_FFT_REAL_INVERSE ? elem : 2 * elem;
     if (!embed(v, rank, false, in, &in_stride) || !embed(v, rank, true, out, &out_stride))
-        return td_fail(err, TD_UNSUPPORTED, "Fourier transform: cuFFT has no plan for layouts that differ or are not nested");
+        return td_fail(err, TD_UNSUPPORTED,
+                       "Fourier transform: cuFFT has no plan for layouts that differ or are not nested");
     for (uint32_t i = 0; i < rank; i++) n[i] = v[i].n;
     axis_t batch = n_b ? b[0] : (axis_t){1, d->in_count, d->out_count};
-    for (uint32_t i = 1; i < n_b; i++) f->loops[f->n_loops++] = (axis_t){b[i].n, b[i].in * in_elem, b[i].out * out_elem};
+    for (uint32_t i = 1; i < n_b; i++)
+        f->loops[f->n_loops++] = (axis_t){b[i].n, b[i].in * in_elem, b[i].out * out_elem};
     td_status_t st = check(f->lib->cufftCreate(&f->plan), "cufftCreate", TD_DEVICE, err);
     if (st) return st;
     f->planned = true;
@@ -210,7 +219,8 @@ static td_status_t make_plan(fft_t *f, const td_fft_desc_t *d, size_t *work, td_
                  "cufftMakePlanMany64", TD_UNSUPPORTED, err);
 }
 
-static td_status_t prepare(td_cuda_device_t *d, fft_t *f, const td_fft_desc_t *desc, uint64_t *out_scratch, td_err_t *err) {
+static td_status_t prepare(td_cuda_device_t *d, fft_t *f, const td_fft_desc_t *desc, uint64_t *out_scratch,
+                           td_err_t *err) {
     size_t work = 0;
     bool inverse = desc->kind == TD_FFT_INVERSE || desc->kind == TD_FFT_REAL_INVERSE;
     td_status_t st = td_cuda_lib_get(d, &library, "Fourier transforms", &f->lib, err);

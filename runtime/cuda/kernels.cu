@@ -30,7 +30,8 @@ KERNEL __launch_bounds__(256) td_threefry(const uint32_t *k0, const uint32_t *k1
 }
 
 /* One thread for each matrix. */
-KERNEL __launch_bounds__(256) td_pivots(const int32_t *pivots, int32_t *permutations, uint64_t batch, int32_t p, int32_t q) {
+KERNEL __launch_bounds__(256)
+    td_pivots(const int32_t *pivots, int32_t *permutations, uint64_t batch, int32_t p, int32_t q) {
     for (uint64_t i = INDEX; i < batch; i += STRIDE)
         td_body_pivots(pivots + i * (uint64_t)p, permutations + i * (uint64_t)q, p, q);
 }
@@ -71,7 +72,8 @@ KERNEL __launch_bounds__(256) td_topk(const uint8_t *x, uint8_t *values, int32_t
             keys[t] = best, at[t] = best_at;
             for (uint32_t s = 128; s; s >>= 1) {
                 __syncthreads();
-                if (t < s && td_body_before(keys[t + s], at[t + s], keys[t], at[t])) keys[t] = keys[t + s], at[t] = at[t + s];
+                if (t < s && td_body_before(keys[t + s], at[t + s], keys[t], at[t]))
+                    keys[t] = keys[t + s], at[t] = at[t + s];
             }
             __syncthreads();
             last = keys[0], last_at = at[0];

@@ -92,7 +92,9 @@ TD_BODY void td_body_value(uint8_t *to, const uint8_t *from, int32_t bytes) {
     TD_BODY_ROLLED
     for (int32_t k = 0; k < bytes; k++) to[k] = from ? from[k] : 0;
 }
-TD_BODY int64_t td_body_clamp(int64_t v, int64_t least, int64_t most) { return v < least ? least : v > most ? most : v; }
+TD_BODY int64_t td_body_clamp(int64_t v, int64_t least, int64_t most) {
+    return v < least ? least : v > most ? most : v;
+}
 
 /* Row r of a CSR matrix: its entries, as far as there are such. */
 TD_BODY void td_body_csr_row(const td_body_sparse_t *a, int64_t r, int64_t *from, int64_t *to) {
@@ -101,7 +103,8 @@ TD_BODY void td_body_csr_row(const td_body_sparse_t *a, int64_t r, int64_t *from
 }
 TD_BODY void td_body_place(const td_body_sparse_t *a, int64_t i, int64_t r, int64_t c, uint8_t *dense) {
     if (r >= 0 && r < a->rows && c >= 0 && c < a->cols)
-        td_body_value(dense + (uint64_t)(r * a->cols + c) * (uint64_t)a->elem, a->values + (uint64_t)i * (uint64_t)a->elem, a->elem);
+        td_body_value(dense + (uint64_t)(r * a->cols + c) * (uint64_t)a->elem,
+                      a->values + (uint64_t)i * (uint64_t)a->elem, a->elem);
 }
 /* Item i: a row of a CSR matrix, an entry of a COO one. */
 TD_BODY void td_body_todense(const td_body_sparse_t *a, int64_t i, uint8_t *dense) {
@@ -166,7 +169,8 @@ TD_BODY void td_body_clean(const td_body_sparse_t *a, const td_body_sparse_t *to
 }
 /* Offset r of 0 ... rows. */
 TD_BODY void td_body_clean_offset(const td_body_sparse_t *a, const td_body_sparse_t *to, int64_t r) {
-    td_body_set_index((void *)(uintptr_t)to->i2, a->index, r, td_body_clamp(td_body_index(a->i2, a->index, r), 0, a->nnz));
+    td_body_set_index((void *)(uintptr_t)to->i2, a->index, r,
+                      td_body_clamp(td_body_index(a->i2, a->index, r), 0, a->nnz));
 }
 
 /* A rotation applied to element i of a row and of x. */

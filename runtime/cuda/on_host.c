@@ -35,15 +35,18 @@ static td_status_t compute(on_host_t *h, td_stream_t *s, void *const *bufs, td_e
     CUstream q = ((td_cuda_stream_t *)s)->handle;
     td_status_t st = TD_OK;
     for (uint32_t i = 0; i < h->n_operands && !st; i++)
-        if (h->bytes[i]) st = TD_CU(d, "operand", err, cuMemcpyDtoHAsync_v2, h->bufs[i], td_cuda_ptr(bufs[i]), h->bytes[i], q);
+        if (h->bytes[i])
+            st = TD_CU(d, "operand", err, cuMemcpyDtoHAsync_v2, h->bufs[i], td_cuda_ptr(bufs[i]), h->bytes[i], q);
     if (!st) st = TD_CU(d, "stream", err, cuStreamSynchronize, q);
     if (!st) st = h->host->ops->launch(h->stream, h->kernel, h->bufs, h->n, h->scratch, err);
     if (!st) st = h->host->ops->stream_sync(h->stream, err);
     for (uint32_t i = h->n_operands; i < h->n && !st; i++)
-        if (h->bytes[i]) st = TD_CU(d, "result", err, cuMemcpyHtoDAsync_v2, td_cuda_ptr(bufs[i]), h->bufs[i], h->bytes[i], q);
+        if (h->bytes[i])
+            st = TD_CU(d, "result", err, cuMemcpyHtoDAsync_v2, td_cuda_ptr(bufs[i]), h->bufs[i], h->bytes[i], q);
     return st ? st : TD_CU(d, "stream", err, cuStreamSynchronize, q); /* the memory is free for the next launch */
 }
-static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     on_host_t *h = (on_host_t *)(uintptr_t)k;
     (void)n, (void)scratch;
     pthread_mutex_lock(&h->lock);
@@ -56,7 +59,8 @@ static uint64_t bytes_of(const td_custom_call_desc_t *c, uint32_t i) {
     const td_shape_t *s = i < c->n_operands ? c->operands[i] : c->results[i - c->n_operands];
     return td_type_is_array(s->type) ? s->bytes : 0;
 }
-static td_status_t memory(on_host_t *h, const td_custom_call_desc_t *c, td_arena_t *arena, uint64_t scratch, td_err_t *err) {
+static td_status_t memory(on_host_t *h, const td_custom_call_desc_t *c, td_arena_t *arena, uint64_t scratch,
+                          td_err_t *err) {
     uint64_t total = 0, at = 0;
     td_status_t st = TD_OK;
     h->n_operands = c->n_operands;

@@ -23,8 +23,8 @@ td_status_t td_cuda_own_get(td_cuda_device_t *d, const char *name, CUfunction *o
 }
 
 static td_status_t launch(td_stream_t *s, CUfunction f, unsigned grid, void **params, const char *what, td_err_t *err) {
-    return TD_CU(td_cuda_of(s), what, err, cuLaunchKernel, f, grid, 1, 1, BLOCK, 1, 1, 0, ((td_cuda_stream_t *)s)->handle,
-                 params, NULL);
+    return TD_CU(td_cuda_of(s), what, err, cuLaunchKernel, f, grid, 1, 1, BLOCK, 1, 1, 0,
+                 ((td_cuda_stream_t *)s)->handle, params, NULL);
 }
 td_status_t td_cuda_own_launch(td_stream_t *s, CUfunction f, uint64_t count, void **params, const char *what,
                                td_err_t *err) {

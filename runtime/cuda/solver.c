@@ -31,7 +31,9 @@ static const char *name_of(int r) {
 }
 td_status_t td_solver_check(int r, const char *call, td_err_t *err) {
     if (!r) return TD_OK;
-    td_status_t st = r == CUSOLVER_STATUS_ALLOC_FAILED ? TD_NOMEM : r == CUSOLVER_STATUS_NOT_SUPPORTED ? TD_UNSUPPORTED : TD_DEVICE;
+    td_status_t st = r == CUSOLVER_STATUS_ALLOC_FAILED    ? TD_NOMEM
+                     : r == CUSOLVER_STATUS_NOT_SUPPORTED ? TD_UNSUPPORTED
+                                                          : TD_DEVICE;
     return td_fail(err, st, "%s: CUSOLVER_STATUS_%s (%d)", call, name_of(r), r);
 }
 
@@ -85,7 +87,8 @@ td_status_t td_solver_work64(td_solver_call_t *c, td_arena_t *arena, uint64_t *s
     return c->host ? td_hc_scratch(scratch, c->device_bytes, 1, &c->work_at, err) : td_arena_fail(arena, err);
 }
 
-static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     const td_solver_call_t *c = (const td_solver_call_t *)k;
     void *work = (void *)td_align_up((uintptr_t)scratch, WORK_ALIGN);
     td_status_t st = TD_OK;
@@ -94,7 +97,8 @@ static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *buf
     st = td_cuda_copy(s, bufs[c->to], bufs[c->from], c->copy_bytes, err);
     if (st || !c->run) return st;
     pthread_mutex_lock(&c->lib->lock);
-    st = td_solver_check(c->lib->cusolverDnSetStream(c->lib->handle, ((td_cuda_stream_t *)s)->handle), "cusolverDnSetStream", err);
+    st = td_solver_check(c->lib->cusolverDnSetStream(c->lib->handle, ((td_cuda_stream_t *)s)->handle),
+                         "cusolverDnSetStream", err);
     if (!st) st = c->run(c, s, bufs, work, err);
     pthread_mutex_unlock(&c->lib->lock);
     return st;

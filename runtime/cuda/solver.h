@@ -20,7 +20,15 @@ enum { CUSOLVER_STATUS_SUCCESS = 0, CUSOLVER_STATUS_NOT_INITIALIZED = 1, CUSOLVE
     CUSOLVER_STATUS_INVALID_VALUE = 3, CUSOLVER_STATUS_NOT_SUPPORTED = 9 };
 enum { CUSOLVER_EIG_MODE_NOVECTOR = 0, CUSOLVER_EIG_MODE_VECTOR = 1 };
 /* Fill modes, sides, operations and data types are cuBLAS's. */
-enum { TD_FILL_LOWER = 0, TD_FILL_UPPER = 1, TD_SIDE_LEFT = 0, TD_SIDE_RIGHT = 1, TD_OP_N = 0, TD_OP_T = 1, TD_OP_C = 2 };
+enum {
+    TD_FILL_LOWER = 0,
+    TD_FILL_UPPER = 1,
+    TD_SIDE_LEFT = 0,
+    TD_SIDE_RIGHT = 1,
+    TD_OP_N = 0,
+    TD_OP_T = 1,
+    TD_OP_C = 2
+};
 
 /* X(needed, name, (arguments)): the untyped functions; all return a status. */
 #define TD_X_WORK size_t *device_bytes, size_t *host_bytes
@@ -160,8 +168,9 @@ typedef td_status_t (*td_solver_prepare_fn)(td_solver_call_t *c, const td_custom
                                             uint64_t *scratch, td_err_t *err);
 td_status_t td_cuda_solver_lower(td_cuda_device_t *d, td_solver_prepare_fn prepare, const td_custom_call_desc_t *desc,
                                  td_arena_t *arena, td_kernel_t **out, uint64_t *out_scratch, td_err_t *err);
-#define TD_SOLVER_TARGET(name) \
-    td_status_t td_cuda_##name(td_solver_call_t *c, const td_custom_call_desc_t *d, td_arena_t *arena, uint64_t *scratch, td_err_t *err)
+#define TD_SOLVER_TARGET(name)                                                                         \
+    td_status_t td_cuda_##name(td_solver_call_t *c, const td_custom_call_desc_t *d, td_arena_t *arena, \
+                               uint64_t *scratch, td_err_t *err)
 TD_SOLVER_TARGET(potrf);
 TD_SOLVER_TARGET(getrf);
 TD_SOLVER_TARGET(geqrf);

@@ -13,7 +13,8 @@ static td_status_t no_info(const td_solver_call_t *c, td_stream_t *s, void *info
     return td_cuda_memset32(s, info, 0, 4 * (uint64_t)c->l.a.batch, err);
 }
 /* The addresses of a batch's matrices, on the device, for functions that take them so. */
-static td_status_t pointers(const td_solver_call_t *c, td_stream_t *s, void *out, void *base, uint64_t step, td_err_t *err) {
+static td_status_t pointers(const td_solver_call_t *c, td_stream_t *s, void *out, void *base, uint64_t step,
+                            td_err_t *err) {
     uint64_t n = (uint64_t)c->l.a.batch;
     void *params[] = {&out, &base, &step, &n};
     return td_cuda_own_launch(s, c->pointers, n, params, "addresses of a batch", err);
@@ -29,7 +30,8 @@ static td_status_t run_potrf(const td_solver_call_t *c, td_stream_t *s, void *co
         return st ? st : CALL(c, potrf_batched, uplo_of(c), n, work, n, bufs[2], (int)c->l.a.batch);
     }
     for (int64_t b = 0; b < c->l.a.batch && !st; b++)
-        st = CALL(c, potrf, uplo_of(c), n, td_solver_at(bufs[1], b, c->a_bytes), n, work, c->lwork, info_of(bufs, 2, b));
+        st =
+            CALL(c, potrf, uplo_of(c), n, td_solver_at(bufs[1], b, c->a_bytes), n, work, c->lwork, info_of(bufs, 2, b));
     return st;
 }
 td_status_t td_cuda_potrf(td_solver_call_t *c, const td_custom_call_desc_t *d, td_arena_t *arena, uint64_t *scratch,

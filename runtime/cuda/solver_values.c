@@ -17,12 +17,13 @@ static td_status_t run_syevj(const td_solver_call_t *c, td_stream_t *s, void *co
     int n = c->l.a.rows;
     (void)s;
     if (c->batched)
-        return CALL(c, syevj_batched, CUSOLVER_EIG_MODE_VECTOR, uplo_of(c), n, bufs[1], n, bufs[2], work, c->lwork, bufs[3],
-                    c->lib->syevj_info, (int)c->l.a.batch);
+        return CALL(c, syevj_batched, CUSOLVER_EIG_MODE_VECTOR, uplo_of(c), n, bufs[1], n, bufs[2], work, c->lwork,
+                    bufs[3], c->lib->syevj_info, (int)c->l.a.batch);
     td_status_t st = TD_OK;
     for (int64_t b = 0; b < c->l.a.batch && !st; b++)
         st = CALL(c, syevj, CUSOLVER_EIG_MODE_VECTOR, uplo_of(c), n, td_solver_at(bufs[1], b, c->a_bytes), n,
-                  td_solver_at(bufs[2], b, (uint64_t)n * c->real_bytes), work, c->lwork, info_of(bufs, 3, b), c->lib->syevj_info);
+                  td_solver_at(bufs[2], b, (uint64_t)n * c->real_bytes), work, c->lwork, info_of(bufs, 3, b),
+                  c->lib->syevj_info);
     return st;
 }
 static td_status_t run_syevd(const td_solver_call_t *c, td_stream_t *s, void *const *bufs, void *work, td_err_t *err) {
@@ -30,8 +31,9 @@ static td_status_t run_syevd(const td_solver_call_t *c, td_stream_t *s, void *co
     td_status_t st = TD_OK;
     (void)s;
     for (int64_t b = 0; b < c->l.a.batch && !st; b++)
-        st = CALL64(c, cusolverDnXsyevd, CUSOLVER_EIG_MODE_VECTOR, uplo_of(c), n, c->data, td_solver_at(bufs[1], b, c->a_bytes),
-                    n, c->real, td_solver_at(bufs[2], b, (uint64_t)n * c->real_bytes), c->data,
+        st = CALL64(c, cusolverDnXsyevd, CUSOLVER_EIG_MODE_VECTOR, uplo_of(c), n, c->data,
+                    td_solver_at(bufs[1], b, c->a_bytes), n, c->real,
+                    td_solver_at(bufs[2], b, (uint64_t)n * c->real_bytes), c->data,
                     BUFFERS(c, work, info_of(bufs, 3, b)));
     return st;
 }
@@ -50,16 +52,17 @@ td_status_t td_cuda_syevd(td_solver_call_t *c, const td_custom_call_desc_t *d, t
     if (!n) return TD_OK;
     if (c->l.algorithm != JACOBI && (c->l.algorithm != DEFAULT || n > JACOBI_MOST)) {
         c->run = run_syevd;
-        st = CALL64(c, cusolverDnXsyevd_bufferSize, CUSOLVER_EIG_MODE_VECTOR, uplo_of(c), n, c->data, NULL, n, c->real, NULL,
-                    c->data, &c->device_bytes, &c->host_bytes);
+        st = CALL64(c, cusolverDnXsyevd_bufferSize, CUSOLVER_EIG_MODE_VECTOR, uplo_of(c), n, c->data, NULL, n, c->real,
+                    NULL, c->data, &c->device_bytes, &c->host_bytes);
         return st ? st : td_solver_work64(c, arena, scratch, err);
     }
     c->run = run_syevj;
     c->batched = c->l.a.batch > 1 && c->l.a.batch <= INT32_MAX && n <= JACOBI_MOST;
     if (c->batched)
-        st = CALL(c, syevj_batched_size, CUSOLVER_EIG_MODE_VECTOR, uplo_of(c), n, NULL, n, NULL, &c->lwork, c->lib->syevj_info,
-                  (int)c->l.a.batch);
-    else st = CALL(c, syevj_size, CUSOLVER_EIG_MODE_VECTOR, uplo_of(c), n, NULL, n, NULL, &c->lwork, c->lib->syevj_info);
+        st = CALL(c, syevj_batched_size, CUSOLVER_EIG_MODE_VECTOR, uplo_of(c), n, NULL, n, NULL, &c->lwork,
+                  c->lib->syevj_info, (int)c->l.a.batch);
+    else
+        st = CALL(c, syevj_size, CUSOLVER_EIG_MODE_VECTOR, uplo_of(c), n, NULL, n, NULL, &c->lwork, c->lib->syevj_info);
     return st ? st : td_solver_work(c, scratch, err);
 }
 
@@ -119,18 +122,20 @@ td_status_t td_cuda_gesvd(td_solver_call_t *c, const td_custom_call_desc_t *d, t
     signed char job = !c->l.vectors ? 'N' : c->l.full ? 'A' : 'S';
     c->run = c->l.k ? run_gesvd : run_empty;
     if (!c->l.k) return TD_OK;
-    st = CALL64(c, cusolverDnXgesvd_bufferSize, job, job, m, n, c->data, NULL, m, c->real, NULL, c->data, NULL, m, c->data,
-                NULL, n, c->data, &c->device_bytes, &c->host_bytes);
+    st = CALL64(c, cusolverDnXgesvd_bufferSize, job, job, m, n, c->data, NULL, m, c->real, NULL, c->data, NULL, m,
+                c->data, NULL, n, c->data, &c->device_bytes, &c->host_bytes);
     return st ? st : td_solver_work64(c, arena, scratch, err);
 }
 
-static int mode_of(const td_solver_call_t *c) { return c->l.vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR; }
+static int mode_of(const td_solver_call_t *c) {
+    return c->l.vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR;
+}
 static td_status_t run_gesvdj(const td_solver_call_t *c, td_stream_t *s, void *const *bufs, void *work, td_err_t *err) {
     int m = c->l.a.rows, n = c->l.a.cols;
     td_status_t st = zero(c, s, bufs, err);
     if (!st && c->batched)
-        return CALL(c, gesvdj_batched, mode_of(c), m, n, bufs[1], m, bufs[2], bufs[3], m, bufs[4], n, work, c->lwork, bufs[5],
-                    c->lib->gesvdj_info, (int)c->l.a.batch);
+        return CALL(c, gesvdj_batched, mode_of(c), m, n, bufs[1], m, bufs[2], bufs[3], m, bufs[4], n, work, c->lwork,
+                    bufs[5], c->lib->gesvdj_info, (int)c->l.a.batch);
     for (int64_t b = 0; b < c->l.a.batch && !st; b++)
         st = CALL(c, gesvdj, mode_of(c), !c->l.full, m, n, td_solver_at(bufs[1], b, c->a_bytes), m,
                   td_solver_at(bufs[2], b, (uint64_t)c->l.k * c->real_bytes), td_solver_at(bufs[3], b, c->u_bytes), m,
@@ -148,9 +153,11 @@ td_status_t td_cuda_gesvdj(td_solver_call_t *c, const td_custom_call_desc_t *d, 
     if (!c->l.k) return TD_OK;
     c->batched = c->l.a.batch > 1 && c->l.a.batch <= INT32_MAX && m <= JACOBI_MOST && n <= JACOBI_MOST && c->l.full;
     if (c->batched)
-        st = CALL(c, gesvdj_batched_size, mode_of(c), m, n, NULL, m, NULL, NULL, m, NULL, n, &c->lwork, c->lib->gesvdj_info,
-                  (int)c->l.a.batch);
-    else st = CALL(c, gesvdj_size, mode_of(c), !c->l.full, m, n, NULL, m, NULL, NULL, m, NULL, n, &c->lwork, c->lib->gesvdj_info);
+        st = CALL(c, gesvdj_batched_size, mode_of(c), m, n, NULL, m, NULL, NULL, m, NULL, n, &c->lwork,
+                  c->lib->gesvdj_info, (int)c->l.a.batch);
+    else
+        st = CALL(c, gesvdj_size, mode_of(c), !c->l.full, m, n, NULL, m, NULL, NULL, m, NULL, n, &c->lwork,
+                  c->lib->gesvdj_info);
     return st ? st : td_solver_work(c, scratch, err);
 }
 
@@ -158,8 +165,8 @@ static td_status_t run_gesvdp(const td_solver_call_t *c, td_stream_t *s, void *c
     int64_t m = c->l.a.rows, n = c->l.a.cols;
     td_status_t st = zero(c, s, bufs, err);
     for (int64_t b = 0; b < c->l.a.batch && !st; b++)
-        st = CALL64(c, cusolverDnXgesvdp, mode_of(c), !c->l.full, m, n, c->data, td_solver_at(bufs[1], b, c->a_bytes), m,
-                    c->real, td_solver_at(bufs[2], b, (uint64_t)c->l.k * c->real_bytes), c->data,
+        st = CALL64(c, cusolverDnXgesvdp, mode_of(c), !c->l.full, m, n, c->data, td_solver_at(bufs[1], b, c->a_bytes),
+                    m, c->real, td_solver_at(bufs[2], b, (uint64_t)c->l.k * c->real_bytes), c->data,
                     td_solver_at(bufs[3], b, c->u_bytes), m, c->data, td_solver_at(bufs[4], b, c->v_bytes), n, c->data,
                     BUFFERS(c, work, info_of(bufs, 5, b)), (double *)(uintptr_t)&c->sigma);
     return st;
@@ -172,13 +179,15 @@ td_status_t td_cuda_gesvdp(td_solver_call_t *c, const td_custom_call_desc_t *d, 
     int64_t m = c->l.a.rows, n = c->l.a.cols;
     c->run = c->l.k ? run_gesvdp : run_empty;
     if (!c->l.k) return TD_OK;
-    st = CALL64(c, cusolverDnXgesvdp_bufferSize, mode_of(c), !c->l.full, m, n, c->data, NULL, m, c->real, NULL, c->data, NULL,
-                m, c->data, NULL, n, c->data, &c->device_bytes, &c->host_bytes);
+    st = CALL64(c, cusolverDnXgesvdp_bufferSize, mode_of(c), !c->l.full, m, n, c->data, NULL, m, c->real, NULL, c->data,
+                NULL, m, c->data, NULL, n, c->data, &c->device_bytes, &c->host_bytes);
     return st ? st : td_solver_work64(c, arena, scratch, err);
 }
 
 /* ---- eigenvalues of general matrices ---- */
-static int w_type(const td_solver_call_t *c) { return c->w_real ? c->real : c->real + 4; } /* CUDA_C_32F is 4, CUDA_C_64F 5 */
+static int w_type(const td_solver_call_t *c) {
+    return c->w_real ? c->real : c->real + 4;
+} /* CUDA_C_32F is 4, CUDA_C_64F 5 */
 static td_status_t run_geev(const td_solver_call_t *c, td_stream_t *s, void *const *bufs, void *work, td_err_t *err) {
     int64_t n = c->l.a.rows;
     td_status_t st = td_cuda_memset32(s, bufs[3], 0, c->u_all, err);
@@ -186,8 +195,9 @@ static td_status_t run_geev(const td_solver_call_t *c, td_stream_t *s, void *con
     if (!n) return st ? st : td_cuda_memset32(s, bufs[5], 0, 4 * (uint64_t)c->l.a.batch, err);
     for (int64_t b = 0; b < c->l.a.batch && !st; b++)
         st = CALL64(c, cusolverDnXgeev, CUSOLVER_EIG_MODE_NOVECTOR, mode_of(c), n, c->data,
-                    td_solver_at(bufs[1], b, c->a_bytes), n, w_type(c), td_solver_at(bufs[2], b, 2 * (uint64_t)n * c->real_bytes),
-                    c->data, NULL, n, c->data, c->l.vectors ? td_solver_at(bufs[4], b, c->a_bytes) : NULL, n, c->data,
+                    td_solver_at(bufs[1], b, c->a_bytes), n, w_type(c),
+                    td_solver_at(bufs[2], b, 2 * (uint64_t)n * c->real_bytes), c->data, NULL, n, c->data,
+                    c->l.vectors ? td_solver_at(bufs[4], b, c->a_bytes) : NULL, n, c->data,
                     BUFFERS(c, work, info_of(bufs, 5, b)));
     return st;
 }
@@ -204,8 +214,8 @@ td_status_t td_cuda_geev(td_solver_call_t *c, const td_custom_call_desc_t *d, td
     c->run = run_geev;
     int64_t n = c->l.a.rows;
     if (!n) return TD_OK;
-    st = CALL64(c, cusolverDnXgeev_bufferSize, CUSOLVER_EIG_MODE_NOVECTOR, mode_of(c), n, c->data, NULL, n, w_type(c), NULL,
-                c->data, NULL, n, c->data, NULL, n, c->data, &c->device_bytes, &c->host_bytes);
+    st = CALL64(c, cusolverDnXgeev_bufferSize, CUSOLVER_EIG_MODE_NOVECTOR, mode_of(c), n, c->data, NULL, n, w_type(c),
+                NULL, c->data, NULL, n, c->data, NULL, n, c->data, &c->device_bytes, &c->host_bytes);
     return st ? st : td_solver_work64(c, arena, scratch, err);
 }
 

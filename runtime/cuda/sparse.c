@@ -34,7 +34,9 @@ static const td_cuda_lib_t library = {
 td_status_t td_sparse_check(const td_sparse_lib_t *l, int r, const char *call, td_err_t *err) {
     if (!r) return TD_OK;
     const char *name = l->cusparseGetErrorName(r);
-    td_status_t st = r == CUSPARSE_STATUS_ALLOC_FAILED ? TD_NOMEM : r == CUSPARSE_STATUS_NOT_SUPPORTED ? TD_UNSUPPORTED : TD_DEVICE;
+    td_status_t st = r == CUSPARSE_STATUS_ALLOC_FAILED    ? TD_NOMEM
+                     : r == CUSPARSE_STATUS_NOT_SUPPORTED ? TD_UNSUPPORTED
+                                                          : TD_DEVICE;
     return td_fail(err, st, "%s: %s (%d)", call, name ? name : "an error without a name", r);
 }
 static td_status_t start(td_cuda_device_t *d, void *lib, const char *file, td_err_t *err) {
@@ -101,8 +103,10 @@ static td_status_t point(const product_t *k, void *const *bufs, char *scratch, t
 static td_status_t multiply(const product_t *k, void *work, td_err_t *err) {
     cusparseHandle_t h = k->lib->handle;
     if (k->x)
-        return CALL(k, err, cusparseSpMV, h, k->op, &k->one, k->a, k->x, &k->zero, k->y, k->data, CUSPARSE_ALG_DEFAULT, work);
-    return CALL(k, err, cusparseSpMM, h, k->op, 0, &k->one, k->a, k->b, &k->zero, k->c, k->data, CUSPARSE_ALG_DEFAULT, work);
+        return CALL(k, err, cusparseSpMV, h, k->op, &k->one, k->a, k->x, &k->zero, k->y, k->data, CUSPARSE_ALG_DEFAULT,
+                    work);
+    return CALL(k, err, cusparseSpMM, h, k->op, 0, &k->one, k->a, k->b, &k->zero, k->c, k->data, CUSPARSE_ALG_DEFAULT,
+                work);
 }
 /* The library trusts indices, which may be a request's: it gets a copy without those outside the matrix. */
 static td_status_t clean(td_stream_t *s, const product_t *k, void *const *bufs, char *scratch, td_err_t *err) {
@@ -111,9 +115,11 @@ static td_status_t clean(td_stream_t *s, const product_t *k, void *const *bufs, 
     void *to[] = {scratch + k->values_at, scratch + k->i1_at, scratch + k->i2_at};
     void *params[] = {(void *)(uintptr_t)&bufs[0], (void *)(uintptr_t)&bufs[1], (void *)(uintptr_t)&bufs[2], &a,
                       &to[0], &to[1], &to[2], &entries};
-    return td_cuda_own_launch(s, k->clean, a.csr && rows > entries ? rows : entries, params, "indices of a sparse matrix", err);
+    return td_cuda_own_launch(s, k->clean, a.csr && rows > entries ? rows : entries, params,
+                              "indices of a sparse matrix", err);
 }
-static td_status_t launch(td_stream_t *s, const td_kernel_t *base, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *base, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     const product_t *k = (const product_t *)base;
     (void)n;
     if (!k->lib) return td_cuda_memset32(s, bufs[4], 0, k->out_bytes, err);
@@ -140,10 +146,10 @@ static td_status_t describe(product_t *k, td_err_t *err) {
     const td_sparse_t *s = &k->s;
     int index = s->index == TD_U16 ? CUSPARSE_INDEX_16U : s->index == TD_S32 ? CUSPARSE_INDEX_32I : CUSPARSE_INDEX_64I;
     int64_t m = s->transpose ? s->cols : s->rows, n = s->transpose ? s->rows : s->cols;
-    td_status_t st = s->csr ? CALL(k, err, cusparseCreateCsr, &k->a, s->rows, s->cols, s->nnz, NOWHERE, NOWHERE, NOWHERE, index,
-                                   index, 0, k->data)
-                            : CALL(k, err, cusparseCreateCoo, &k->a, s->rows, s->cols, s->nnz, NOWHERE, NOWHERE, NOWHERE, index, 0,
-                                   k->data);
+    td_status_t st = s->csr ? CALL(k, err, cusparseCreateCsr, &k->a, s->rows, s->cols, s->nnz, NOWHERE, NOWHERE,
+                                   NOWHERE, index, index, 0, k->data)
+                            : CALL(k, err, cusparseCreateCoo, &k->a, s->rows, s->cols, s->nnz, NOWHERE, NOWHERE,
+                                   NOWHERE, index, 0, k->data);
     if (!st && s->batch > 1) st = CALL(k, err, cusparseCooSetStridedBatch, k->a, (int)s->batch, s->a_stride);
     if (st) return st;
     if (s->op == TD_SPARSE_MATVEC) {
@@ -156,8 +162,10 @@ static td_status_t describe(product_t *k, td_err_t *err) {
 static td_status_t buffer(const product_t *k, size_t *bytes, td_err_t *err) {
     cusparseHandle_t h = k->lib->handle;
     if (k->x)
-        return CALL(k, err, cusparseSpMV_bufferSize, h, k->op, &k->one, k->a, k->x, &k->zero, k->y, k->data, CUSPARSE_ALG_DEFAULT, bytes);
-    return CALL(k, err, cusparseSpMM_bufferSize, h, k->op, 0, &k->one, k->a, k->b, &k->zero, k->c, k->data, CUSPARSE_ALG_DEFAULT, bytes);
+        return CALL(k, err, cusparseSpMV_bufferSize, h, k->op, &k->one, k->a, k->x, &k->zero, k->y, k->data,
+                    CUSPARSE_ALG_DEFAULT, bytes);
+    return CALL(k, err, cusparseSpMM_bufferSize, h, k->op, 0, &k->one, k->a, k->b, &k->zero, k->c, k->data,
+                CUSPARSE_ALG_DEFAULT, bytes);
 }
 
 /* Each part begins at a multiple of 256 bytes. */
@@ -180,7 +188,8 @@ static td_status_t prepare(product_t *k, uint64_t *out_scratch, td_err_t *err) {
     pthread_mutex_unlock(&k->lib->lock);
     uint64_t total = 0, elem = (uint64_t)k->body.elem, index = (uint64_t)k->body.index;
     k->entries = (uint64_t)((k->s.batch - 1) * k->s.a_stride + k->s.nnz);
-    if (st || (st = room(&total, k->entries, elem, &k->values_at, err)) || (st = room(&total, k->entries, index, &k->i1_at, err)) ||
+    if (st || (st = room(&total, k->entries, elem, &k->values_at, err)) ||
+        (st = room(&total, k->entries, index, &k->i1_at, err)) ||
         (st = room(&total, k->s.csr ? (uint64_t)k->s.rows + 1 : k->entries, index, &k->i2_at, err)) ||
         (st = room(&total, bytes, 1, &k->work_at, err)))
         return st;

@@ -24,7 +24,8 @@ static td_status_t to_dense(td_stream_t *s, const convert_t *k, void *const *buf
 static td_status_t from_dense(td_stream_t *s, const convert_t *k, void *const *bufs, void *counts, td_err_t *err) {
     td_body_sparse_t a = k->a;
     void *count[] = {&a, (void *)(uintptr_t)&bufs[0], &counts};
-    void *starts[] = {(void *)(uintptr_t)&bufs[1], (void *)(uintptr_t)&bufs[2], (void *)(uintptr_t)&bufs[3], &a, &counts};
+    void *starts[] = {(void *)(uintptr_t)&bufs[1], (void *)(uintptr_t)&bufs[2], (void *)(uintptr_t)&bufs[3], &a,
+                      &counts};
     void *fill[] = {(void *)(uintptr_t)&bufs[1], (void *)(uintptr_t)&bufs[2], (void *)(uintptr_t)&bufs[3], &a,
                     (void *)(uintptr_t)&bufs[0], &counts};
     uint64_t rows = (uint64_t)a.rows, nnz = (uint64_t)a.nnz;
@@ -32,7 +33,8 @@ static td_status_t from_dense(td_stream_t *s, const convert_t *k, void *const *b
     if (!st) st = td_cuda_own_launch(s, k->starts, 1, starts, "dense to sparse", err);
     return st ? st : td_cuda_own_launch(s, k->fromdense, rows > nnz ? rows : nnz, fill, "dense to sparse", err);
 }
-static td_status_t launch(td_stream_t *s, const td_kernel_t *base, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *base, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     const convert_t *k = (const convert_t *)base;
     (void)n;
     return k->from ? from_dense(s, k, bufs, scratch, err) : to_dense(s, k, bufs, err);
@@ -51,7 +53,8 @@ TD_CUDA_TARGET(sparse_convert) {
     *out_scratch = 0;
     if (!k->from) return td_cuda_own_get(d, "td_sparse_todense", &k->todense, err);
     if ((st = td_hc_scratch(out_scratch, (uint64_t)v.rows + 1, 8, &at, err)) ||
-        (st = td_cuda_own_get(d, "td_sparse_count", &k->count, err)) || (st = td_cuda_own_get(d, "td_sparse_starts", &k->starts, err)))
+        (st = td_cuda_own_get(d, "td_sparse_count", &k->count, err)) ||
+        (st = td_cuda_own_get(d, "td_sparse_starts", &k->starts, err)))
         return st;
     return td_cuda_own_get(d, "td_sparse_fromdense", &k->fromdense, err);
 }

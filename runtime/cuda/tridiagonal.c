@@ -26,11 +26,13 @@ static td_status_t solve(td_stream_t *s, const gtsv2_t *g, void *const *bufs, in
     if (!st) st = td_cuda_memset32(s, du + g->d_bytes - g->elem, 0, g->elem, err);
     if (st) return st;
     int m = g->b.rows, n = g->b.cols;
-    return td_sparse_check(g->lib, g->lib->gtsv2[g->t](g->lib->handle, m, n, dl, (char *)bufs[1] + vec, du,
-                                                       (char *)bufs[4] + (uint64_t)i * g->b_bytes, m, scratch + g->work_at),
+    return td_sparse_check(g->lib,
+                           g->lib->gtsv2[g->t](g->lib->handle, m, n, dl, (char *)bufs[1] + vec, du,
+                                               (char *)bufs[4] + (uint64_t)i * g->b_bytes, m, scratch + g->work_at),
                            "gtsv2", err);
 }
-static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     const gtsv2_t *g = (const gtsv2_t *)k;
     (void)n;
     if (!g->lib) return TD_OK;
@@ -38,7 +40,8 @@ static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *buf
     td_status_t st = td_cuda_copy(s, bufs[4], bufs[3], g->b_bytes * (uint64_t)g->b.batch, err);
     if (st) return st;
     pthread_mutex_lock(&g->lib->lock);
-    st = td_sparse_check(g->lib, g->lib->cusparseSetStream(g->lib->handle, ((td_cuda_stream_t *)s)->handle), "cusparseSetStream", err);
+    st = td_sparse_check(g->lib, g->lib->cusparseSetStream(g->lib->handle, ((td_cuda_stream_t *)s)->handle),
+                         "cusparseSetStream", err);
     for (int64_t i = 0; i < g->b.batch && !st; i++) st = solve(s, g, bufs, i, at, err);
     pthread_mutex_unlock(&g->lib->lock);
     return st;
@@ -48,11 +51,13 @@ static td_status_t prepare(gtsv2_t *g, uint64_t *out_scratch, td_err_t *err) {
     uint64_t total = 0;
     size_t work = 0;
     pthread_mutex_lock(&g->lib->lock);
-    td_status_t st = td_sparse_check(g->lib, g->lib->gtsv2_size[g->t](g->lib->handle, g->b.rows, g->b.cols, NULL, NULL, NULL, NULL,
-                                                                     g->b.rows, &work),
-                                     "gtsv2_bufferSizeExt", err);
+    td_status_t st = td_sparse_check(
+        g->lib,
+        g->lib->gtsv2_size[g->t](g->lib->handle, g->b.rows, g->b.cols, NULL, NULL, NULL, NULL, g->b.rows, &work),
+        "gtsv2_bufferSizeExt", err);
     pthread_mutex_unlock(&g->lib->lock);
-    if (st || (st = td_hc_scratch(&total, work, 1, &g->work_at, err)) || (st = td_hc_scratch(&total, g->d_bytes, 1, &g->dl_at, err)) ||
+    if (st || (st = td_hc_scratch(&total, work, 1, &g->work_at, err)) ||
+        (st = td_hc_scratch(&total, g->d_bytes, 1, &g->dl_at, err)) ||
         (st = td_hc_scratch(&total, g->d_bytes, 1, &g->du_at, err)))
         return st;
     *out_scratch = total + WORK_ALIGN;

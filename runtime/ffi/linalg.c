@@ -37,7 +37,8 @@ static td_status_t general(const td_custom_call_desc_t *d, td_linalg_t *l, td_er
 
 td_status_t td_linalg_getrf(const td_custom_call_desc_t *d, td_linalg_t *l, td_err_t *err) {
     td_status_t s = td_hc_arity(d, 1, 3, err);
-    if (s || (s = general(d, l, err)) || (s = td_hc_vec("ipiv", d->results[1], TD_S32, l->a.batch, l->k, err))) return s;
+    if (s || (s = general(d, l, err)) || (s = td_hc_vec("ipiv", d->results[1], TD_S32, l->a.batch, l->k, err)))
+        return s;
     return td_hc_batch("info", d->results[2], TD_S32, l->a.batch, err);
 }
 
@@ -207,7 +208,8 @@ td_status_t td_linalg_csrlsvqr(const td_custom_call_desc_t *d, td_spsolve_t *p, 
     *p = (td_spsolve_t){0};
     td_status_t s = td_hc_arity(d, 4, 1, err);
     if (s || (s = td_hc_int(d, "reorder", &reorder, err))) return s;
-    if (!td_attr_f64(d->attrs, "tol", &p->tol)) return td_fail(err, TD_MISMATCH, "attribute 'tol' is missing or no float");
+    if (!td_attr_f64(d->attrs, "tol", &p->tol))
+        return td_fail(err, TD_MISMATCH, "attribute 'tol' is missing or no float");
     p->reorder = (int)reorder;
     p->type = d->operands[0]->type;
     p->nnz = d->operands[0]->count;

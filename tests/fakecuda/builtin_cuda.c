@@ -63,7 +63,8 @@ static bool pivots_touches(const uint8_t *const *params, uint32_t i, uint64_t *b
 static void pivots(const uint8_t *const *params, uint8_t *const *memory) {
     int32_t p = s32(params[3]), q = s32(params[4]);
     for (uint64_t i = 0, n = u64(params[2]); i < n; i++)
-        td_body_pivots((int32_t *)(void *)memory[0] + i * (uint64_t)p, (int32_t *)(void *)memory[1] + i * (uint64_t)q, p, q);
+        td_body_pivots((int32_t *)(void *)memory[0] + i * (uint64_t)p, (int32_t *)(void *)memory[1] + i * (uint64_t)q,
+                       p, q);
 }
 
 #define UPDATE(T, HYPOT, name)                                                                                         \
@@ -129,7 +130,10 @@ static void starts(const uint8_t *const *params, uint8_t *const *memory) {
 }
 static bool fromdense_touches(const uint8_t *const *params, uint32_t i, uint64_t *bytes, bool *write) {
     td_body_sparse_t a = sparse_of(params, 3, NULL);
-    *bytes = i == 4 ? dense_bytes(&a) : i == 5 ? ((uint64_t)a.rows + 1) * 8 : i == 2 && a.csr ? 0 : sparse_bytes(&a, i, (uint64_t)a.nnz);
+    *bytes = i == 4            ? dense_bytes(&a)
+             : i == 5          ? ((uint64_t)a.rows + 1) * 8
+             : i == 2 && a.csr ? 0
+                               : sparse_bytes(&a, i, (uint64_t)a.nnz);
     *write = i < 3;
     return i != 3;
 }

@@ -94,24 +94,26 @@ static uint64_t bytes(const plan_t *p, const side_t *s, bool out) {
 }
 
 static bool known(int type) {
-    return type == CUFFT_C2C || type == CUFFT_R2C || type == CUFFT_C2R || type == CUFFT_Z2Z || type == CUFFT_D2Z || type == CUFFT_Z2D;
+    return type == CUFFT_C2C || type == CUFFT_R2C || type == CUFFT_C2R || type == CUFFT_Z2Z || type == CUFFT_D2Z ||
+           type == CUFFT_Z2D;
 }
-int cufftMakePlanMany64(cufftHandle h, int rank, long long *n, long long *in_embed, long long in_stride, long long in_dist,
-                        long long *out_embed, long long out_stride, long long out_dist, int type, long long batch,
-                        size_t *work_bytes) {
+int cufftMakePlanMany64(cufftHandle h, int rank, long long *n, long long *in_embed, long long in_stride,
+                        long long in_dist, long long *out_embed, long long out_stride, long long out_dist, int type,
+                        long long batch, size_t *work_bytes) {
     FK_ENTER(cufftMakePlanMany64, 0);
     plan_t *p = find(h);
     if (!p || p->made) return fk_leave(INVALID_PLAN);
     if (rank < 1 || rank > RANK || batch < 1 || !known(type) || in_stride < 1 || out_stride < 1)
-        return fk_leave(fk_fault(FK_ARGUMENTS, INVALID_VALUE, "rank %d, type %#x, batch %lld, strides %lld and %lld", rank, (unsigned)type,
-                                 batch, in_stride, out_stride));
+        return fk_leave(fk_fault(FK_ARGUMENTS, INVALID_VALUE, "rank %d, type %#x, batch %lld, strides %lld and %lld",
+                                 rank, (unsigned)type, batch, in_stride, out_stride));
     p->rank = rank, p->type = type, p->batch = batch, p->made = true;
     p->in = (side_t){.stride = in_stride, .dist = in_dist}, p->out = (side_t){.stride = out_stride, .dist = out_dist};
     for (int i = 0; i < rank; i++) p->n[i] = n[i], p->in.embed[i] = in_embed[i], p->out.embed[i] = out_embed[i];
     for (int i = 0; i < rank; i++)
         if (n[i] < 1 || (i && (in_embed[i] < extent(p, i, false) || out_embed[i] < extent(p, i, true))))
-            return fk_leave(fk_fault(FK_ARGUMENTS, INVALID_VALUE, "axis %d: %lld elements in embeddings of %lld and %lld", i, n[i],
-                                     in_embed[i], out_embed[i]));
+            return fk_leave(fk_fault(FK_ARGUMENTS, INVALID_VALUE,
+                                     "axis %d: %lld elements in embeddings of %lld and %lld", i, n[i], in_embed[i],
+                                     out_embed[i]));
     p->work_bytes = *work_bytes = 512 + bytes(p, &p->in, false) / 2;
     return fk_leave(SUCCESS);
 }
@@ -160,12 +162,13 @@ static CUresult run(const void *args, void *const *memory) {
 static int execute(cufftHandle h, const char *who, int type, void *in, void *out, int direction) {
     plan_t *p = find(h);
     if (!p || !p->made) return INVALID_PLAN;
-    if (p->type != type) return fk_fault(FK_ARGUMENTS, INVALID_VALUE, "%s of a plan of type %#x", who, (unsigned)p->type);
+    if (p->type != type)
+        return fk_fault(FK_ARGUMENTS, INVALID_VALUE, "%s of a plan of type %#x", who, (unsigned)p->type);
     if (p->automatic) return fk_fault(FK_ARGUMENTS, EXEC_FAILED, "%s: the plan has a work area of its own", who);
     uintptr_t elem = f64(p) ? 8 : 4, a = (uintptr_t)in, b = (uintptr_t)out;
     if (a % elem || b % elem || p->work % WORK_ALIGN)
-        return fk_fault(FK_ARGUMENTS, EXEC_FAILED, "%s: arrays or work area are not aligned: %p, %p, %#llx", who, in, out,
-                        (unsigned long long)p->work);
+        return fk_fault(FK_ARGUMENTS, EXEC_FAILED, "%s: arrays or work area are not aligned: %p, %p, %#llx", who, in,
+                        out, (unsigned long long)p->work);
     fk_range_t ranges[] = {{a, bytes(p, &p->in, false), real_out(p) || a == b}, {b, bytes(p, &p->out, true), true},
                            {p->work, p->work_bytes, true}};
     job_t job = {*p, direction};

@@ -54,36 +54,38 @@ static CUresult run(const void *args, void *const *memory) {
 
 static int check(const char *who, int m, int n, int ldb) {
     if (m >= ROWS_LEAST && n >= 1 && ldb >= m) return 0;
-    return (int)fk_fault(FK_ARGUMENTS, INVALID, "%s: %d equations, %d right sides, leading dimension %d", who, m, n, ldb);
+    return (int)fk_fault(FK_ARGUMENTS, INVALID, "%s: %d equations, %d right sides, leading dimension %d", who, m, n,
+                         ldb);
 }
 static int size(cusparseHandle_t h, const char *who, int t, int m, int n, int ldb, size_t *bytes) {
     if (!fk_library_get(h, "cuSPARSE handle")) return NOT_INITIALIZED;
     *bytes = work_bytes(t, m, n);
     return check(who, m, n, ldb);
 }
-static int solve(cusparseHandle_t h, const char *who, int t, int m, int n, const void *dl, const void *d, const void *du, void *b, int ldb,
-                 void *buffer) {
+static int solve(cusparseHandle_t h, const char *who, int t, int m, int n, const void *dl, const void *d,
+                 const void *du, void *b, int ldb, void *buffer) {
     CUstream *s = fk_library_get(h, "cuSPARSE handle");
     int st = check(who, m, n, ldb);
     if (!s || st) return s ? st : NOT_INITIALIZED;
-    if ((uintptr_t)buffer % 128) return (int)fk_fault(FK_ARGUMENTS, INVALID, "%s: the buffer is not aligned to 128", who);
+    if ((uintptr_t)buffer % 128)
+        return (int)fk_fault(FK_ARGUMENTS, INVALID, "%s: the buffer is not aligned to 128", who);
     job_t j = {t, m, n, ldb, work_bytes(t, m, n)};
     uint64_t bytes = (uint64_t)m * elem(t);
     fk_range_t r[] = {{(uintptr_t)dl, bytes, false}, {(uintptr_t)d, bytes, false}, {(uintptr_t)du, bytes, false},
                       {(uintptr_t)b, (uint64_t)ldb * (uint64_t)n * elem(t), true}, {(uintptr_t)buffer, j.work, true}};
     return fk_library_enqueue(*s, "gtsv2", r, 5, run, &j, sizeof j) ? FAILED : 0;
 }
-#define TYPE(letter, t)                                                                                                   \
-    int cusparse##letter##gtsv2_bufferSizeExt(cusparseHandle_t handle, int m, int n, const void *dl, const void *d,       \
-                                              const void *du, const void *b, int ldb, size_t *bytes) {                    \
-        FK_ENTER(cusparse##letter##gtsv2_bufferSizeExt, 0);                                                               \
-        (void)dl, (void)d, (void)du, (void)b;                                                                             \
-        return fk_leave(size(handle, __func__, t, m, n, ldb, bytes));                                                     \
-    }                                                                                                                     \
-    int cusparse##letter##gtsv2(cusparseHandle_t handle, int m, int n, const void *dl, const void *d, const void *du,     \
-                                void *b, int ldb, void *buffer) {                                                         \
-        FK_ENTER(cusparse##letter##gtsv2, 0);                                                                             \
-        return fk_leave(solve(handle, __func__, t, m, n, dl, d, du, b, ldb, buffer));                                     \
+#define TYPE(letter, t)                                                                                               \
+    int cusparse##letter##gtsv2_bufferSizeExt(cusparseHandle_t handle, int m, int n, const void *dl, const void *d,   \
+                                              const void *du, const void *b, int ldb, size_t *bytes) {                \
+        FK_ENTER(cusparse##letter##gtsv2_bufferSizeExt, 0);                                                           \
+        (void)dl, (void)d, (void)du, (void)b;                                                                         \
+        return fk_leave(size(handle, __func__, t, m, n, ldb, bytes));                                                 \
+    }                                                                                                                 \
+    int cusparse##letter##gtsv2(cusparseHandle_t handle, int m, int n, const void *dl, const void *d, const void *du, \
+                                void *b, int ldb, void *buffer) {                                                     \
+        FK_ENTER(cusparse##letter##gtsv2, 0);                                                                         \
+        return fk_leave(solve(handle, __func__, t, m, n, dl, d, du, b, ldb, buffer));                                 \
     }
 TYPE(S, 0)
 TYPE(D, 1)

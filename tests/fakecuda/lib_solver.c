@@ -43,9 +43,11 @@ bool sv_stream(cusolverDnHandle_t h, CUstream *out) {
     return s;
 }
 int sv_bad(const char *who, const char *what, long long have, long long want) {
-    return (int)fk_fault(FK_ARGUMENTS, CUSOLVER_STATUS_INVALID_VALUE, "%s: %s is %lld, expected %lld", who, what, have, want);
+    return (int)fk_fault(FK_ARGUMENTS, CUSOLVER_STATUS_INVALID_VALUE, "%s: %s is %lld, expected %lld", who, what, have,
+                         want);
 }
-int sv_enqueue(cusolverDnHandle_t h, const char *who, const fk_range_t *ranges, uint32_t n, fk_library_fn run, const sv_job_t *job) {
+int sv_enqueue(cusolverDnHandle_t h, const char *who, const fk_range_t *ranges, uint32_t n, fk_library_fn run,
+               const sv_job_t *job) {
     CUstream s = NULL;
     if (!sv_stream(h, &s)) return CUSOLVER_STATUS_NOT_INITIALIZED;
     return fk_library_enqueue(s, who, ranges, n, run, job, sizeof *job) ? 7 : 0;
@@ -114,11 +116,13 @@ static CUresult run_potrf(const void *args, void *const *m) {
     *(int *)m[2] = potrf(j->t, j->uplo, j->n, m[0], j->lda);
     return CUDA_SUCCESS;
 }
-static int do_potrf(cusolverDnHandle_t h, const char *who, int t, int uplo, int n, void *a, int lda, void *work, int lwork, int *info) {
+static int do_potrf(cusolverDnHandle_t h, const char *who, int t, int uplo, int n, void *a, int lda, void *work,
+                    int lwork, int *info) {
     int st = check(who, n, n, lda, lwork, sv_lwork(n, n));
     if (st) return st;
     sv_job_t j = {.t = t, .uplo = uplo, .n = n, .lda = lda, .work_bytes = (uint64_t)sv_lwork(n, n) * sv_elem(t)};
-    fk_range_t r[] = {sv_range(a, matrix(t, lda, n), true), sv_range(work, j.work_bytes, true), sv_range(info, 4, true)};
+    fk_range_t r[] = {sv_range(a, matrix(t, lda, n), true), sv_range(work, j.work_bytes, true),
+                      sv_range(info, 4, true)};
     return sv_enqueue(h, who, r, 3, run_potrf, &j);
 }
 FOUR(potrf, potrf, (cusolverDnHandle_t handle, int uplo, int n, void *a, int lda, void *work, int lwork, int *info),
@@ -136,7 +140,8 @@ static CUresult run_potrf_batched(const void *args, void *const *m) {
     }
     return CUDA_SUCCESS;
 }
-static int do_potrf_batched(cusolverDnHandle_t h, const char *who, int t, int uplo, int n, void **a, int lda, int *info, int batch) {
+static int do_potrf_batched(cusolverDnHandle_t h, const char *who, int t, int uplo, int n, void **a, int lda, int *info,
+                            int batch) {
     int st = check(who, n, n, lda, 0, 0);
     if (st) return st;
     sv_job_t j = {.t = t, .uplo = uplo, .n = n, .lda = lda, .batch = batch};
@@ -155,7 +160,8 @@ static CUresult run_getrf(const void *args, void *const *m) {
     *(int *)m[3] = SV_LAPACK(j->t, sgetrf_work, dgetrf_work, cgetrf_work, zgetrf_work, j->m, j->n, m[0], j->lda, m[2]);
     return CUDA_SUCCESS;
 }
-static int do_getrf(cusolverDnHandle_t h, const char *who, int t, int m, int n, void *a, int lda, void *work, int *pivots, int *info) {
+static int do_getrf(cusolverDnHandle_t h, const char *who, int t, int m, int n, void *a, int lda, void *work,
+                    int *pivots, int *info) {
     int st = check(who, m, n, lda, 0, 0);
     if (st) return st;
     sv_job_t j = {.t = t, .m = m, .n = n, .lda = lda, .work_bytes = (uint64_t)sv_lwork(m, n) * sv_elem(t)};
@@ -175,7 +181,8 @@ static CUresult run_geqrf(const void *args, void *const *m) {
     *(int *)m[3] = SV_LAPACK(j->t, sgeqrf, dgeqrf, cgeqrf, zgeqrf, j->m, j->n, m[0], j->lda, m[2]);
     return CUDA_SUCCESS;
 }
-static int do_geqrf(cusolverDnHandle_t h, const char *who, int t, int m, int n, void *a, int lda, void *tau, void *work, int lwork, int *info) {
+static int do_geqrf(cusolverDnHandle_t h, const char *who, int t, int m, int n, void *a, int lda, void *tau, void *work,
+                    int lwork, int *info) {
     int st = check(who, m, n, lda, lwork, sv_lwork(m, n));
     if (st) return st;
     sv_job_t j = {.t = t, .m = m, .n = n, .lda = lda, .work_bytes = (uint64_t)sv_lwork(m, n) * sv_elem(t)};
@@ -183,7 +190,8 @@ static int do_geqrf(cusolverDnHandle_t h, const char *who, int t, int m, int n, 
                       sv_range(tau, (uint64_t)(m < n ? m : n) * sv_elem(t), true), sv_range(info, 4, true)};
     return sv_enqueue(h, who, r, 4, run_geqrf, &j);
 }
-FOUR(geqrf, geqrf, (cusolverDnHandle_t handle, int m, int n, void *a, int lda, void *tau, void *work, int lwork, int *info),
+FOUR(geqrf, geqrf,
+     (cusolverDnHandle_t handle, int m, int n, void *a, int lda, void *tau, void *work, int lwork, int *info),
      do_geqrf(handle, __func__, t, m, n, a, lda, tau, work, lwork, info))
 
 FOUR(orgqr_bufferSize, ungqr_bufferSize,
@@ -195,8 +203,8 @@ static CUresult run_orgqr(const void *args, void *const *m) {
     *(int *)m[3] = SV_LAPACK(j->t, sorgqr, dorgqr, cungqr, zungqr, j->m, j->n, j->k, m[0], j->lda, m[2]);
     return CUDA_SUCCESS;
 }
-static int do_orgqr(cusolverDnHandle_t h, const char *who, int t, int m, int n, int k, void *a, int lda, const void *tau, void *work,
-                    int lwork, int *info) {
+static int do_orgqr(cusolverDnHandle_t h, const char *who, int t, int m, int n, int k, void *a, int lda,
+                    const void *tau, void *work, int lwork, int *info) {
     int st = check(who, m, n, lda, lwork, sv_lwork(m, n));
     if (st) return st;
     if (k > n || n > m) return sv_bad(who, "number of columns", n, k);
@@ -206,23 +214,25 @@ static int do_orgqr(cusolverDnHandle_t h, const char *who, int t, int m, int n, 
     return sv_enqueue(h, who, r, 4, run_orgqr, &j);
 }
 FOUR(orgqr, ungqr,
-     (cusolverDnHandle_t handle, int m, int n, int k, void *a, int lda, const void *tau, void *work, int lwork, int *info),
+     (cusolverDnHandle_t handle, int m, int n, int k, void *a, int lda, const void *tau, void *work, int lwork,
+      int *info),
      do_orgqr(handle, __func__, t, m, n, k, a, lda, tau, work, lwork, info))
 
 FOUR(ormqr_bufferSize, unmqr_bufferSize,
-     (cusolverDnHandle_t handle, int side, int trans, int m, int n, int k, const void *a, int lda, const void *tau, const void *c,
-      int ldc, int *lwork),
-     ((void)a, (void)tau, (void)c, (void)trans, (void)ldc, (void)k, size(handle, __func__, t, side ? n : m, side ? m : n, lda, lwork)))
+     (cusolverDnHandle_t handle, int side, int trans, int m, int n, int k, const void *a, int lda, const void *tau,
+      const void *c, int ldc, int *lwork),
+     ((void)a, (void)tau, (void)c, (void)trans, (void)ldc, (void)k,
+      size(handle, __func__, t, side ? n : m, side ? m : n, lda, lwork)))
 static CUresult run_ormqr(const void *args, void *const *m) {
     const sv_job_t *j = args;
     char op = j->op == 0 ? 'N' : j->t < 2 ? 'T' : 'C';
     spoil(m[1], j->work_bytes);
-    *(int *)m[4] = SV_LAPACK(j->t, sormqr, dormqr, cunmqr, zunmqr, j->side ? 'R' : 'L', op, j->m, j->n, j->k, m[0], j->lda, m[2], m[3],
-                             j->ldu);
+    *(int *)m[4] = SV_LAPACK(j->t, sormqr, dormqr, cunmqr, zunmqr, j->side ? 'R' : 'L', op, j->m, j->n, j->k, m[0],
+                             j->lda, m[2], m[3], j->ldu);
     return CUDA_SUCCESS;
 }
-static int do_ormqr(cusolverDnHandle_t h, const char *who, int t, int side, int trans, int m, int n, int k, const void *a, int lda,
-                    const void *tau, void *c, int ldc, void *work, int lwork, int *info) {
+static int do_ormqr(cusolverDnHandle_t h, const char *who, int t, int side, int trans, int m, int n, int k,
+                    const void *a, int lda, const void *tau, void *c, int ldc, void *work, int lwork, int *info) {
     int order = side ? n : m, st = check(who, order, k, lda, lwork, sv_lwork(m, n));
     if (st) return st;
     if (ldc < m) return sv_bad(who, "ldc", ldc, m);
@@ -230,17 +240,19 @@ static int do_ormqr(cusolverDnHandle_t h, const char *who, int t, int side, int 
     sv_job_t j = {.t = t, .side = side, .op = trans, .m = m, .n = n, .k = k, .lda = lda, .ldu = ldc,
                   .work_bytes = (uint64_t)sv_lwork(m, n) * sv_elem(t)};
     fk_range_t r[] = {sv_range(a, matrix(t, lda, k), false), sv_range(work, j.work_bytes, true),
-                      sv_range(tau, (uint64_t)k * sv_elem(t), false), sv_range(c, matrix(t, ldc, n), true), sv_range(info, 4, true)};
+                      sv_range(tau, (uint64_t)k * sv_elem(t), false), sv_range(c, matrix(t, ldc, n), true),
+                      sv_range(info, 4, true)};
     return sv_enqueue(h, who, r, 5, run_ormqr, &j);
 }
 FOUR(ormqr, unmqr,
-     (cusolverDnHandle_t handle, int side, int trans, int m, int n, int k, const void *a, int lda, const void *tau, void *c, int ldc,
-      void *work, int lwork, int *info),
+     (cusolverDnHandle_t handle, int side, int trans, int m, int n, int k, const void *a, int lda, const void *tau,
+      void *c, int ldc, void *work, int lwork, int *info),
      do_ormqr(handle, __func__, t, side, trans, m, n, k, a, lda, tau, c, ldc, work, lwork, info))
 
 /* ---- tridiagonal form ---- */
 FOUR(sytrd_bufferSize, hetrd_bufferSize,
-     (cusolverDnHandle_t handle, int uplo, int n, const void *a, int lda, const void *d, const void *e, const void *tau, int *lwork),
+     (cusolverDnHandle_t handle, int uplo, int n, const void *a, int lda, const void *d, const void *e, const void *tau,
+      int *lwork),
      ((void)uplo, (void)a, (void)d, (void)e, (void)tau, size(handle, __func__, t, n, n, lda, lwork)))
 static CUresult run_sytrd(const void *args, void *const *m) {
     const sv_job_t *j = args;
@@ -251,8 +263,8 @@ static CUresult run_sytrd(const void *args, void *const *m) {
                              m[4] ? m[4] : none);
     return CUDA_SUCCESS;
 }
-static int do_sytrd(cusolverDnHandle_t h, const char *who, int t, int uplo, int n, void *a, int lda, void *d, void *e, void *tau,
-                    void *work, int lwork, int *info) {
+static int do_sytrd(cusolverDnHandle_t h, const char *who, int t, int uplo, int n, void *a, int lda, void *d, void *e,
+                    void *tau, void *work, int lwork, int *info) {
     int st = check(who, n, n, lda, lwork, sv_lwork(n, n));
     if (st) return st;
     sv_job_t j = {.t = t, .uplo = uplo, .n = n, .lda = lda, .work_bytes = (uint64_t)sv_lwork(n, n) * sv_elem(t)};
@@ -263,5 +275,6 @@ static int do_sytrd(cusolverDnHandle_t h, const char *who, int t, int uplo, int 
     return sv_enqueue(h, who, r, 6, run_sytrd, &j);
 }
 FOUR(sytrd, hetrd,
-     (cusolverDnHandle_t handle, int uplo, int n, void *a, int lda, void *d, void *e, void *tau, void *work, int lwork, int *info),
+     (cusolverDnHandle_t handle, int uplo, int n, void *a, int lda, void *d, void *e, void *tau, void *work, int lwork,
+      int *info),
      do_sytrd(handle, __func__, t, uplo, n, a, lda, d, e, tau, work, lwork, info))

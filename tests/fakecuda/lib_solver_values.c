@@ -39,13 +39,16 @@ static void spoil(void *work, uint64_t bytes) {
 static bool triangle_finite(const sv_job_t *j, const void *a) {
     for (int c = 0; c < j->n; c++) {
         int from = j->uplo ? 0 : c, n = j->uplo ? c + 1 : j->n - c;
-        if (!sv_finite(j->t, (const char *)a + ((uint64_t)c * (uint64_t)j->lda + (uint64_t)from) * sv_elem(j->t), (uint64_t)n)) return false;
+        if (!sv_finite(j->t, (const char *)a + ((uint64_t)c * (uint64_t)j->lda + (uint64_t)from) * sv_elem(j->t),
+                       (uint64_t)n))
+            return false;
     }
     return true;
 }
 static int eigh(const sv_job_t *j, void *a, void *w) {
     int info = -4;
-    if (triangle_finite(j, a)) info = SV_LAPACK(j->t, ssyevd, dsyevd, cheevd, zheevd, 'V', j->uplo ? 'U' : 'L', j->n, a, j->lda, w);
+    if (triangle_finite(j, a))
+        info = SV_LAPACK(j->t, ssyevd, dsyevd, cheevd, zheevd, 'V', j->uplo ? 'U' : 'L', j->n, a, j->lda, w);
     if (info) sv_nan(j->t, a, (uint64_t)j->lda * (uint64_t)j->n), sv_nan(j->t & 1, w, (uint64_t)j->n);
     return info;
 }
@@ -53,11 +56,12 @@ static CUresult run_eigh(const void *args, void *const *m) {
     const sv_job_t *j = args;
     spoil(m[2], j->work_bytes);
     for (int i = 0; i < (j->batch ? j->batch : 1); i++)
-        ((int *)m[3])[i] = eigh(j, item(m[0], i, matrix(j->t, j->lda, j->n)), item(m[1], i, (uint64_t)j->n * sv_real(j->t)));
+        ((int *)m[3])[i] =
+            eigh(j, item(m[0], i, matrix(j->t, j->lda, j->n)), item(m[1], i, (uint64_t)j->n * sv_real(j->t)));
     return CUDA_SUCCESS;
 }
-static int do_eigh(cusolverDnHandle_t h, const char *who, int t, int jobz, int uplo, int n, void *a, int lda, void *w, void *work,
-                   uint64_t work_bytes, uint64_t need, int *info, int batch) {
+static int do_eigh(cusolverDnHandle_t h, const char *who, int t, int jobz, int uplo, int n, void *a, int lda, void *w,
+                   void *work, uint64_t work_bytes, uint64_t need, int *info, int batch) {
     uint64_t items = (uint64_t)(batch ? batch : 1);
     if (jobz != CUSOLVER_EIG_MODE_VECTOR) return sv_bad(who, "jobz", jobz, CUSOLVER_EIG_MODE_VECTOR);
     if (n < 1 || lda < n) return sv_bad(who, "leading dimension", lda, n);
@@ -74,12 +78,14 @@ static int eigh_size(cusolverDnHandle_t h, const char *who, int n, int lda, int 
     return handle_ok(h);
 }
 FOUR(syevj_bufferSize, heevj_bufferSize,
-     (cusolverDnHandle_t handle, int jobz, int uplo, int n, const void *a, int lda, const void *w, int *lwork, syevjInfo_t params),
+     (cusolverDnHandle_t handle, int jobz, int uplo, int n, const void *a, int lda, const void *w, int *lwork,
+      syevjInfo_t params),
      ((void)t, (void)jobz, (void)uplo, (void)a, (void)w, (void)params, eigh_size(handle, __func__, n, lda, lwork, 0)))
 FOUR(syevjBatched_bufferSize, heevjBatched_bufferSize,
-     (cusolverDnHandle_t handle, int jobz, int uplo, int n, const void *a, int lda, const void *w, int *lwork, syevjInfo_t params,
-      int batch),
-     ((void)t, (void)jobz, (void)uplo, (void)a, (void)w, (void)params, eigh_size(handle, __func__, n, lda, lwork, batch)))
+     (cusolverDnHandle_t handle, int jobz, int uplo, int n, const void *a, int lda, const void *w, int *lwork,
+      syevjInfo_t params, int batch),
+     ((void)t, (void)jobz, (void)uplo, (void)a, (void)w, (void)params,
+      eigh_size(handle, __func__, n, lda, lwork, batch)))
 FOUR(syevj, heevj,
      (cusolverDnHandle_t handle, int jobz, int uplo, int n, void *a, int lda, void *w, void *work, int lwork, int *info,
       syevjInfo_t params),
@@ -99,7 +105,8 @@ static int x_host(const char *who, void *host, size_t bytes) {
     memset(host, 0xfe, HOST_BYTES);
     return 0;
 }
-static int x_size(cusolverDnHandle_t h, const char *who, int64_t m, int64_t n, int64_t lda, int t, size_t *device, size_t *host) {
+static int x_size(cusolverDnHandle_t h, const char *who, int64_t m, int64_t n, int64_t lda, int t, size_t *device,
+                  size_t *host) {
     if (m < 1 || n < 1 || lda < m) return sv_bad(who, "leading dimension", lda, m);
     *device = x_bytes(m, n, t);
     *host = HOST_BYTES;
@@ -111,15 +118,16 @@ static int x_types(const char *who, int t, int type, int real, int compute) {
     return compute != type ? sv_bad(who, "compute type", compute, type) : 0;
 }
 
-int cusolverDnXsyevd_bufferSize(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobz, int uplo, int64_t n, int type,
-                                const void *a, int64_t lda, int w_type, const void *w, int compute, TD_X_WORK) {
+int cusolverDnXsyevd_bufferSize(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobz, int uplo, int64_t n,
+                                int type, const void *a, int64_t lda, int w_type, const void *w, int compute,
+                                TD_X_WORK) {
     FK_ENTER(cusolverDnXsyevd_bufferSize, 0);
     (void)params, (void)jobz, (void)uplo, (void)a, (void)w;
     int st = x_types(__func__, sv_type_of(type), type, w_type, compute);
     return fk_leave(st ? st : x_size(handle, __func__, n, n, lda, sv_type_of(type), device_bytes, host_bytes));
 }
-int cusolverDnXsyevd(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobz, int uplo, int64_t n, int type, void *a,
-                     int64_t lda, int w_type, void *w, int compute, TD_X_BUFFERS) {
+int cusolverDnXsyevd(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobz, int uplo, int64_t n, int type,
+                     void *a, int64_t lda, int w_type, void *w, int compute, TD_X_BUFFERS) {
     FK_ENTER(cusolverDnXsyevd, 0);
     int t = sv_type_of(type), st = x_types(__func__, t, type, w_type, compute);
     (void)params;
@@ -166,8 +174,8 @@ static CUresult run_svd(const void *args, void *const *m) {
                                j->job ? item(m[2], i, u) : NULL, j->job ? item(m[3], i, v) : NULL);
     return CUDA_SUCCESS;
 }
-static int do_svd(cusolverDnHandle_t h, const char *who, sv_job_t j, void *a, void *s, void *u, void *v, void *work, uint64_t work_bytes,
-                  int *info) {
+static int do_svd(cusolverDnHandle_t h, const char *who, sv_job_t j, void *a, void *s, void *u, void *v, void *work,
+                  uint64_t work_bytes, int *info) {
     int k = j.m < j.n ? j.m : j.n;
     uint64_t items = (uint64_t)(j.batch ? j.batch : 1);
     if (j.m < 1 || j.n < 1 || j.lda < j.m) return sv_bad(who, "leading dimension", j.lda, j.m);
@@ -175,10 +183,12 @@ static int do_svd(cusolverDnHandle_t h, const char *who, sv_job_t j, void *a, vo
     int ldv = j.v_adjoint ? (j.econ ? k : j.n) : j.n;
     if (j.ldv < ldv) return sv_bad(who, "ldv", j.ldv, ldv);
     if (work_bytes < j.work_bytes) return sv_bad(who, "workspace", (long long)work_bytes, (long long)j.work_bytes);
-    fk_range_t r[] = {sv_range(a, items * matrix(j.t, j.lda, j.n), true), sv_range(s, items * (uint64_t)k * sv_real(j.t), true),
+    fk_range_t r[] = {sv_range(a, items * matrix(j.t, j.lda, j.n), true),
+                      sv_range(s, items * (uint64_t)k * sv_real(j.t), true),
                       sv_range(u, j.job ? items * matrix(j.t, j.m, j.econ ? k : j.m) : 0, true),
                       sv_range(v, j.job ? items * matrix(j.t, j.n, j.econ ? k : j.n) : 0, true),
-                      sv_range(work, j.work_bytes, true), sv_range(info, 4 * items, true)};
+                      sv_range(work, j.work_bytes, true),
+                      sv_range(info, 4 * items, true)};
     return sv_enqueue(h, who, r, 6, run_svd, &j);
 }
 static int svd_size(cusolverDnHandle_t h, const char *who, int m, int n, int lda, int *lwork, int batch) {
@@ -188,68 +198,103 @@ static int svd_size(cusolverDnHandle_t h, const char *who, int m, int n, int lda
     return handle_ok(h);
 }
 FOUR(gesvdj_bufferSize, gesvdj_bufferSize,
-     (cusolverDnHandle_t handle, int jobz, int econ, int m, int n, const void *a, int lda, const void *s, const void *u, int ldu,
-      const void *v, int ldv, int *lwork, gesvdjInfo_t params),
+     (cusolverDnHandle_t handle, int jobz, int econ, int m, int n, const void *a, int lda, const void *s, const void *u,
+      int ldu, const void *v, int ldv, int *lwork, gesvdjInfo_t params),
      ((void)t, (void)jobz, (void)econ, (void)a, (void)s, (void)u, (void)ldu, (void)v, (void)ldv, (void)params,
       svd_size(handle, __func__, m, n, lda, lwork, 0)))
 FOUR(gesvdjBatched_bufferSize, gesvdjBatched_bufferSize,
-     (cusolverDnHandle_t handle, int jobz, int m, int n, const void *a, int lda, const void *s, const void *u, int ldu, const void *v,
-      int ldv, int *lwork, gesvdjInfo_t params, int batch),
+     (cusolverDnHandle_t handle, int jobz, int m, int n, const void *a, int lda, const void *s, const void *u, int ldu,
+      const void *v, int ldv, int *lwork, gesvdjInfo_t params, int batch),
      ((void)t, (void)jobz, (void)a, (void)s, (void)u, (void)ldu, (void)v, (void)ldv, (void)params,
       svd_size(handle, __func__, m, n, lda, lwork, batch)))
 FOUR(gesvdj, gesvdj,
-     (cusolverDnHandle_t handle, int jobz, int econ, int m, int n, void *a, int lda, void *s, void *u, int ldu, void *v, int ldv,
-      void *work, int lwork, int *info, gesvdjInfo_t params),
-     ((void)params, do_svd(handle, __func__, (sv_job_t){.t = t, .m = m, .n = n, .lda = lda, .job = jobz, .econ = econ, .ldu = ldu,
-                                                        .ldv = ldv, .work_bytes = (uint64_t)sv_lwork(m, n) * sv_elem(t)},
-                           a, s, u, v, work, (uint64_t)lwork * sv_elem(t), info)))
+     (cusolverDnHandle_t handle, int jobz, int econ, int m, int n, void *a, int lda, void *s, void *u, int ldu, void *v,
+      int ldv, void *work, int lwork, int *info, gesvdjInfo_t params),
+     ((void)params, do_svd(handle, __func__,
+                           (sv_job_t){.t = t,
+                                      .m = m,
+                                      .n = n,
+                                      .lda = lda,
+                                      .job = jobz,
+                                      .econ = econ,
+                                      .ldu = ldu,
+                                      .ldv = ldv,
+                                      .work_bytes = (uint64_t)sv_lwork(m, n) * sv_elem(t)},
+                           a, s, u, v, work, (uint64_t)lwork *sv_elem(t), info)))
 FOUR(gesvdjBatched, gesvdjBatched,
-     (cusolverDnHandle_t handle, int jobz, int m, int n, void *a, int lda, void *s, void *u, int ldu, void *v, int ldv, void *work,
-      int lwork, int *info, gesvdjInfo_t params, int batch),
-     ((void)params, do_svd(handle, __func__, (sv_job_t){.t = t, .m = m, .n = n, .lda = lda, .job = jobz, .ldu = ldu, .ldv = ldv,
-                                                        .batch = batch, .work_bytes = (uint64_t)(sv_lwork(m, n) + batch) * sv_elem(t)},
-                           a, s, u, v, work, (uint64_t)lwork * sv_elem(t), info)))
+     (cusolverDnHandle_t handle, int jobz, int m, int n, void *a, int lda, void *s, void *u, int ldu, void *v, int ldv,
+      void *work, int lwork, int *info, gesvdjInfo_t params, int batch),
+     ((void)params, do_svd(handle, __func__,
+                           (sv_job_t){.t = t,
+                                      .m = m,
+                                      .n = n,
+                                      .lda = lda,
+                                      .job = jobz,
+                                      .ldu = ldu,
+                                      .ldv = ldv,
+                                      .batch = batch,
+                                      .work_bytes = (uint64_t)(sv_lwork(m, n) + batch) * sv_elem(t)},
+                           a, s, u, v, work, (uint64_t)lwork *sv_elem(t), info)))
 
-int cusolverDnXgesvd_bufferSize(cusolverDnHandle_t handle, cusolverDnParams_t params, signed char jobu, signed char jobvt, int64_t m,
-                                int64_t n, int type, const void *a, int64_t lda, int s_type, const void *s, int u_type, const void *u,
-                                int64_t ldu, int vt_type, const void *vt, int64_t ldvt, int compute, TD_X_WORK) {
+int cusolverDnXgesvd_bufferSize(cusolverDnHandle_t handle, cusolverDnParams_t params, signed char jobu,
+                                signed char jobvt, int64_t m, int64_t n, int type, const void *a, int64_t lda,
+                                int s_type, const void *s, int u_type, const void *u, int64_t ldu, int vt_type,
+                                const void *vt, int64_t ldvt, int compute, TD_X_WORK) {
     FK_ENTER(cusolverDnXgesvd_bufferSize, 0);
-    (void)params, (void)jobu, (void)jobvt, (void)a, (void)s, (void)u_type, (void)u, (void)ldu, (void)vt_type, (void)vt, (void)ldvt;
+    (void)params, (void)jobu, (void)jobvt, (void)a, (void)s, (void)u_type, (void)u, (void)ldu, (void)vt_type, (void)vt,
+        (void)ldvt;
     int st = x_types(__func__, sv_type_of(type), type, s_type, compute);
     if (!st && m < n) st = sv_bad(__func__, "rows", m, n);
     return fk_leave(st ? st : x_size(handle, __func__, m, n, lda, sv_type_of(type), device_bytes, host_bytes));
 }
-int cusolverDnXgesvd(cusolverDnHandle_t handle, cusolverDnParams_t params, signed char jobu, signed char jobvt, int64_t m, int64_t n,
-                     int type, void *a, int64_t lda, int s_type, void *s, int u_type, void *u, int64_t ldu, int vt_type, void *vt,
-                     int64_t ldvt, int compute, TD_X_BUFFERS) {
+int cusolverDnXgesvd(cusolverDnHandle_t handle, cusolverDnParams_t params, signed char jobu, signed char jobvt,
+                     int64_t m, int64_t n, int type, void *a, int64_t lda, int s_type, void *s, int u_type, void *u,
+                     int64_t ldu, int vt_type, void *vt, int64_t ldvt, int compute, TD_X_BUFFERS) {
     FK_ENTER(cusolverDnXgesvd, 0);
     int t = sv_type_of(type), st = x_types(__func__, t, type, s_type, compute);
     (void)params;
     if (!st && (u_type != type || vt_type != type)) st = sv_bad(__func__, "type of vectors", u_type, type);
     if (!st && jobu != jobvt) st = sv_bad(__func__, "jobvt", jobvt, jobu);
     if (!st) st = x_host(__func__, host, host_bytes);
-    sv_job_t j = {.t = t, .m = (int)m, .n = (int)n, .lda = (int)lda, .job = jobu != 'N', .econ = jobu != 'A', .ldu = (int)ldu,
-                  .ldv = (int)ldvt, .v_adjoint = true, .work_bytes = x_bytes(m, n, t)};
+    sv_job_t j = {.t = t,
+                  .m = (int)m,
+                  .n = (int)n,
+                  .lda = (int)lda,
+                  .job = jobu != 'N',
+                  .econ = jobu != 'A',
+                  .ldu = (int)ldu,
+                  .ldv = (int)ldvt,
+                  .v_adjoint = true,
+                  .work_bytes = x_bytes(m, n, t)};
     return fk_leave(st ? st : do_svd(handle, "Xgesvd", j, a, s, u, vt, device, device_bytes, info));
 }
-int cusolverDnXgesvdp_bufferSize(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobz, int econ, int64_t m, int64_t n,
-                                 int type, const void *a, int64_t lda, int s_type, const void *s, int u_type, const void *u,
-                                 int64_t ldu, int v_type, const void *v, int64_t ldv, int compute, TD_X_WORK) {
+int cusolverDnXgesvdp_bufferSize(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobz, int econ, int64_t m,
+                                 int64_t n, int type, const void *a, int64_t lda, int s_type, const void *s, int u_type,
+                                 const void *u, int64_t ldu, int v_type, const void *v, int64_t ldv, int compute,
+                                 TD_X_WORK) {
     FK_ENTER(cusolverDnXgesvdp_bufferSize, 0);
-    (void)params, (void)jobz, (void)econ, (void)a, (void)s, (void)u_type, (void)u, (void)ldu, (void)v_type, (void)v, (void)ldv;
+    (void)params, (void)jobz, (void)econ, (void)a, (void)s, (void)u_type, (void)u, (void)ldu, (void)v_type, (void)v,
+        (void)ldv;
     int st = x_types(__func__, sv_type_of(type), type, s_type, compute);
     return fk_leave(st ? st : x_size(handle, __func__, m, n, lda, sv_type_of(type), device_bytes, host_bytes));
 }
-int cusolverDnXgesvdp(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobz, int econ, int64_t m, int64_t n, int type,
-                      void *a, int64_t lda, int s_type, void *s, int u_type, void *u, int64_t ldu, int v_type, void *v, int64_t ldv,
-                      int compute, TD_X_BUFFERS, double *h_err_sigma) {
+int cusolverDnXgesvdp(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobz, int econ, int64_t m, int64_t n,
+                      int type, void *a, int64_t lda, int s_type, void *s, int u_type, void *u, int64_t ldu, int v_type,
+                      void *v, int64_t ldv, int compute, TD_X_BUFFERS, double *h_err_sigma) {
     FK_ENTER(cusolverDnXgesvdp, 0);
     int t = sv_type_of(type), st = x_types(__func__, t, type, s_type, compute);
     (void)params;
     if (!st && (u_type != type || v_type != type)) st = sv_bad(__func__, "type of vectors", u_type, type);
     if (!st) st = x_host(__func__, host, host_bytes);
     if (!st) *h_err_sigma = 0;
-    sv_job_t j = {.t = t, .m = (int)m, .n = (int)n, .lda = (int)lda, .job = jobz, .econ = econ, .ldu = (int)ldu, .ldv = (int)ldv,
+    sv_job_t j = {.t = t,
+                  .m = (int)m,
+                  .n = (int)n,
+                  .lda = (int)lda,
+                  .job = jobz,
+                  .econ = econ,
+                  .ldu = (int)ldu,
+                  .ldv = (int)ldv,
                   .work_bytes = x_bytes(m, n, t)};
     return fk_leave(st ? st : do_svd(handle, "Xgesvdp", j, a, s, u, v, device, device_bytes, info));
 }
@@ -273,9 +318,13 @@ static CUresult run_geev(const void *args, void *const *m) {
     spoil(m[3], j->work_bytes);
     void *vr = m[2] ? m[2] : none;
     if (sv_finite(j->t, m[0], n * n)) {
-        if (j->t == 0) info = LAPACKE_sgeev(LAPACK_COL_MAJOR, 'N', right, j->n, m[0], j->lda, wr, wi, (void *)none, j->n, vr, j->n);
-        else if (j->t == 1) info = LAPACKE_dgeev(LAPACK_COL_MAJOR, 'N', right, j->n, m[0], j->lda, wr, wi, none, j->n, vr, j->n);
-        else if (j->t == 2) info = LAPACKE_cgeev(LAPACK_COL_MAJOR, 'N', right, j->n, m[0], j->lda, m[1], (void *)none, j->n, vr, j->n);
+        if (j->t == 0)
+            info =
+                LAPACKE_sgeev(LAPACK_COL_MAJOR, 'N', right, j->n, m[0], j->lda, wr, wi, (void *)none, j->n, vr, j->n);
+        else if (j->t == 1)
+            info = LAPACKE_dgeev(LAPACK_COL_MAJOR, 'N', right, j->n, m[0], j->lda, wr, wi, none, j->n, vr, j->n);
+        else if (j->t == 2)
+            info = LAPACKE_cgeev(LAPACK_COL_MAJOR, 'N', right, j->n, m[0], j->lda, m[1], (void *)none, j->n, vr, j->n);
         else info = LAPACKE_zgeev(LAPACK_COL_MAJOR, 'N', right, j->n, m[0], j->lda, m[1], (void *)none, j->n, vr, j->n);
     }
     if (j->t < 2) put_w(j, wr, wi, m[1]);
@@ -286,29 +335,34 @@ static CUresult run_geev(const void *args, void *const *m) {
     free(wi);
     return CUDA_SUCCESS;
 }
-int cusolverDnXgeev_bufferSize(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobvl, int jobvr, int64_t n, int type,
-                               const void *a, int64_t lda, int w_type, const void *w, int vl_type, const void *vl, int64_t ldvl,
-                               int vr_type, const void *vr, int64_t ldvr, int compute, TD_X_WORK) {
+int cusolverDnXgeev_bufferSize(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobvl, int jobvr, int64_t n,
+                               int type, const void *a, int64_t lda, int w_type, const void *w, int vl_type,
+                               const void *vl, int64_t ldvl, int vr_type, const void *vr, int64_t ldvr, int compute,
+                               TD_X_WORK) {
     FK_ENTER(cusolverDnXgeev_bufferSize, 0);
-    (void)params, (void)jobvl, (void)jobvr, (void)a, (void)w_type, (void)w, (void)vl_type, (void)vl, (void)ldvl, (void)vr_type;
+    (void)params, (void)jobvl, (void)jobvr, (void)a, (void)w_type, (void)w, (void)vl_type, (void)vl, (void)ldvl,
+        (void)vr_type;
     (void)vr, (void)ldvr, (void)compute;
     return fk_leave(x_size(handle, __func__, n, n, lda, sv_type_of(type), device_bytes, host_bytes));
 }
-int cusolverDnXgeev(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobvl, int jobvr, int64_t n, int type, void *a,
-                    int64_t lda, int w_type, void *w, int vl_type, void *vl, int64_t ldvl, int vr_type, void *vr, int64_t ldvr,
-                    int compute, TD_X_BUFFERS) {
+int cusolverDnXgeev(cusolverDnHandle_t handle, cusolverDnParams_t params, int jobvl, int jobvr, int64_t n, int type,
+                    void *a, int64_t lda, int w_type, void *w, int vl_type, void *vl, int64_t ldvl, int vr_type,
+                    void *vr, int64_t ldvr, int compute, TD_X_BUFFERS) {
     FK_ENTER(cusolverDnXgeev, 0);
     int t = sv_type_of(type), st = x_host(__func__, host, host_bytes), real = t & 1;
     (void)params, (void)vl, (void)ldvl;
     if (!st && jobvl) st = sv_bad(__func__, "jobvl", jobvl, 0);
-    if (!st && (vl_type != type || vr_type != type || compute != type)) st = sv_bad(__func__, "type of vectors", vr_type, type);
+    if (!st && (vl_type != type || vr_type != type || compute != type))
+        st = sv_bad(__func__, "type of vectors", vr_type, type);
     if (!st && w_type != real + 4 && (t > 1 || w_type != real)) st = sv_bad(__func__, "type of w", w_type, real + 4);
     if (!st && (lda < n || ldvr < n)) st = sv_bad(__func__, "leading dimension", lda, n);
-    if (!st && device_bytes < x_bytes(n, n, t)) st = sv_bad(__func__, "workspace", (long long)device_bytes, (long long)x_bytes(n, n, t));
+    if (!st && device_bytes < x_bytes(n, n, t))
+        st = sv_bad(__func__, "workspace", (long long)device_bytes, (long long)x_bytes(n, n, t));
     if (st) return fk_leave(st);
-    sv_job_t j = {.t = t, .n = (int)n, .lda = (int)lda, .job = jobvr, .w_real = w_type < 2, .work_bytes = x_bytes(n, n, t)};
+    sv_job_t j = {
+        .t = t, .n = (int)n, .lda = (int)lda, .job = jobvr, .w_real = w_type < 2, .work_bytes = x_bytes(n, n, t)};
     fk_range_t r[] = {sv_range(a, matrix(t, (int)lda, (int)n), true), sv_range(w, 2 * (uint64_t)n * sv_real(t), true),
-                      sv_range(vr, jobvr ? matrix(t, (int)ldvr, (int)n) : 0, true), sv_range(device, j.work_bytes, true),
-                      sv_range(info, 4, true)};
+                      sv_range(vr, jobvr ? matrix(t, (int)ldvr, (int)n) : 0, true),
+                      sv_range(device, j.work_bytes, true), sv_range(info, 4, true)};
     return fk_leave(sv_enqueue(handle, "Xgeev", r, 5, run_geev, &j));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stand-in for cuSPARSE: entry by entry, in double; lib_gtsv.c has tridiagonal systems. An index outside its matrix is a
- * fault: the real library would read or write there. */
+/* A stand-in for cuSPARSE: entry by entry, in double; lib_gtsv.c has tridiagonal systems. An index outside its matrix
+ * is a fault: the real library would read or write there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 #define DECLARE(needed, type, name, args) FK_EXPORT type name args;
 TD_SPARSE_SYMBOLS(DECLARE)
 
-static const char HANDLE[] = "cuSPARSE handle", SPMAT[] = "sparse matrix", DNMAT[] = "dense matrix", DNVEC[] = "dense vector";
+static const char HANDLE[] = "cuSPARSE handle", SPMAT[] = "sparse matrix", DNMAT[] = "dense matrix",
+                  DNVEC[] = "dense vector";
 enum { OK = 0, NOT_INITIALIZED = 1, ALLOC_FAILED = 2, INVALID = 3, FAILED = 6, ALIGN = 16 };
 typedef struct spmat {
     bool csr;
@@ -31,7 +32,9 @@ static int made(void *h, void *out) {
     return OK;
 }
 static int ended(void *h, const char *what) { return fk_library_end(h, what) ? OK : INVALID; }
-const char *cusparseGetErrorName(int status) { return status == INVALID ? "CUSPARSE_STATUS_INVALID_VALUE" : "CUSPARSE_STATUS_OTHER"; }
+const char *cusparseGetErrorName(int status) {
+    return status == INVALID ? "CUSPARSE_STATUS_INVALID_VALUE" : "CUSPARSE_STATUS_OTHER";
+}
 int cusparseCreate(cusparseHandle_t *out) {
     FK_ENTER(cusparseCreate, 0);
     return fk_leave(made(fk_library_new(HANDLE, sizeof(CUstream)), out));
@@ -64,17 +67,19 @@ static int sparse(const char *who, cusparseSpMatDescr_t *out, spmat_t m) {
     if (h) *(spmat_t *)fk_library_get(h, SPMAT) = m;
     return made(h, out);
 }
-int cusparseCreateCsr(cusparseSpMatDescr_t *out, int64_t rows, int64_t cols, int64_t nnz, void *row_offsets, void *columns,
-                      void *values, int offsets_type, int columns_type, int base, int type) {
+int cusparseCreateCsr(cusparseSpMatDescr_t *out, int64_t rows, int64_t cols, int64_t nnz, void *row_offsets,
+                      void *columns, void *values, int offsets_type, int columns_type, int base, int type) {
     FK_ENTER(cusparseCreateCsr, 0);
     if (base || offsets_type != columns_type) return fk_leave(bad("cusparseCreateCsr", "base or type", base));
-    return fk_leave(sparse("cusparseCreateCsr", out, (spmat_t){true, rows, cols, nnz, 0, columns_type, type, 1, columns, row_offsets, values}));
+    return fk_leave(sparse("cusparseCreateCsr", out,
+                           (spmat_t){true, rows, cols, nnz, 0, columns_type, type, 1, columns, row_offsets, values}));
 }
-int cusparseCreateCoo(cusparseSpMatDescr_t *out, int64_t rows, int64_t cols, int64_t nnz, void *row_index, void *columns, void *values,
-                      int index_type, int base, int type) {
+int cusparseCreateCoo(cusparseSpMatDescr_t *out, int64_t rows, int64_t cols, int64_t nnz, void *row_index,
+                      void *columns, void *values, int index_type, int base, int type) {
     FK_ENTER(cusparseCreateCoo, 0);
     if (base) return fk_leave(bad("cusparseCreateCoo", "base", base));
-    return fk_leave(sparse("cusparseCreateCoo", out, (spmat_t){false, rows, cols, nnz, 0, index_type, type, 1, row_index, columns, values}));
+    return fk_leave(sparse("cusparseCreateCoo", out,
+                           (spmat_t){false, rows, cols, nnz, 0, index_type, type, 1, row_index, columns, values}));
 }
 int cusparseDestroySpMat(cusparseSpMatDescr_t m) {
     FK_ENTER(cusparseDestroySpMat, 0);
@@ -108,7 +113,8 @@ static int dense(const char *what, void *out, dense_t d) {
     if (h) *(dense_t *)fk_library_get(h, what) = d;
     return made(h, out);
 }
-int cusparseCreateDnMat(cusparseDnMatDescr_t *out, int64_t rows, int64_t cols, int64_t ld, void *values, int type, int order) {
+int cusparseCreateDnMat(cusparseDnMatDescr_t *out, int64_t rows, int64_t cols, int64_t ld, void *values, int type,
+                        int order) {
     FK_ENTER(cusparseCreateDnMat, 0);
     if (order != CUSPARSE_ORDER_ROW) return fk_leave(bad("cusparseCreateDnMat", "order", order));
     return fk_leave(dense(DNMAT, out, (dense_t){rows, cols, ld, 0, type, 1, values}));
@@ -182,7 +188,8 @@ static void put(int type, void *p, int64_t i, const double v[2]) {
 }
 static CUresult outside(const char *who, int64_t row, int64_t col) {
     pthread_mutex_lock(&fk_lock);
-    fk_fault(FK_KERNEL, 0, "%s: an entry at row %lld, column %lld is outside its matrix", who, (long long)row, (long long)col);
+    fk_fault(FK_KERNEL, 0, "%s: an entry at row %lld, column %lld is outside its matrix", who, (long long)row,
+             (long long)col);
     pthread_mutex_unlock(&fk_lock);
     return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
@@ -196,7 +203,8 @@ static int64_t row_of(const job_t *j, const void *i1, const void *i2, int64_t i)
     return r;
 }
 static CUresult one_product(const job_t *j, int64_t b, void *const *m) {
-    int64_t k = j->b.cols, cells = j->c.rows * k, a_at = b * j->a.stride, b_at = b * j->b.stride, c_at = b * j->c.stride;
+    int64_t k = j->b.cols, cells = j->c.rows * k, a_at = b * j->a.stride, b_at = b * j->b.stride,
+            c_at = b * j->c.stride;
     double *sum = calloc((size_t)(2 * cells + 2), sizeof *sum);
     const char *i1 = (const char *)m[A_1] + (uint64_t)a_at * index_bytes(j->a.index);
     const char *i2 = (const char *)m[A_2] + (uint64_t)(j->a.csr ? 0 : a_at) * index_bytes(j->a.index);
@@ -214,7 +222,8 @@ static CUresult one_product(const job_t *j, int64_t b, void *const *m) {
             sum[2 * (to * k + q) + 1] += v[0] * x[1] + v[1] * x[0];
         }
     }
-    for (int64_t i = 0; i < cells && !status; i++) put(j->a.type, m[C_VALUES], c_at + i / k * j->c.ld + i % k, sum + 2 * i);
+    for (int64_t i = 0; i < cells && !status; i++)
+        put(j->a.type, m[C_VALUES], c_at + i / k * j->c.ld + i % k, sum + 2 * i);
     free(sum);
     return status;
 }
@@ -227,7 +236,8 @@ static CUresult run(const void *args, void *const *m) {
 }
 
 static uint64_t span(const dense_t *d) {
-    return d->rows && d->cols ? (uint64_t)((d->batch - 1) * d->stride + (d->rows - 1) * d->ld + d->cols) * elem(d->type) : 0;
+    return d->rows && d->cols ? (uint64_t)((d->batch - 1) * d->stride + (d->rows - 1) * d->ld + d->cols) * elem(d->type)
+                              : 0;
 }
 static int enqueue(cusparseHandle_t h, job_t j, void *buffer) {
     CUstream *s = fk_library_get(h, HANDLE);
@@ -253,40 +263,44 @@ static int ask(cusparseHandle_t h, cusparseSpMatDescr_t a, size_t *bytes) {
 }
 
 /* ---- operations ---- */
-static int multiply(cusparseHandle_t h, const char *who, int op, const void *alpha, spmat_t *a, dense_t *b, const void *beta, dense_t *c,
-                    int compute, void *buffer) {
+static int multiply(cusparseHandle_t h, const char *who, int op, const void *alpha, spmat_t *a, dense_t *b,
+                    const void *beta, dense_t *c, int compute, void *buffer) {
     double one[2], zero[2];
     if (!a || !b || !c) return INVALID;
     if (compute != a->type) return bad(who, "compute type", compute);
     get(a->type, alpha, 0, one);
     get(a->type, beta, 0, zero);
-    if (one[0] != 1 || one[1] != 0 || zero[0] != 0 || zero[1] != 0) return bad(who, "alpha is not 1, or beta not 0", (int64_t)one[0]);
+    if (one[0] != 1 || one[1] != 0 || zero[0] != 0 || zero[1] != 0)
+        return bad(who, "alpha is not 1, or beta not 0", (int64_t)one[0]);
     int64_t m = op ? a->cols : a->rows, n = op ? a->rows : a->cols;
     if (b->rows != n || c->rows != m || b->cols != c->cols) return bad(who, "rows", b->rows);
     if (a->batch != b->batch || b->batch != c->batch) return bad(who, "batch", b->batch);
     return enqueue(h, (job_t){.op = op, .a = *a, .b = *b, .c = *c, .work = work_bytes(a), .who = who}, buffer);
 }
-int cusparseSpMV_bufferSize(cusparseHandle_t handle, int op, const void *alpha, cusparseSpMatDescr_t a, cusparseDnVecDescr_t x,
-                            const void *beta, cusparseDnVecDescr_t y, int compute, int algorithm, size_t *bytes) {
+int cusparseSpMV_bufferSize(cusparseHandle_t handle, int op, const void *alpha, cusparseSpMatDescr_t a,
+                            cusparseDnVecDescr_t x, const void *beta, cusparseDnVecDescr_t y, int compute,
+                            int algorithm, size_t *bytes) {
     FK_ENTER(cusparseSpMV_bufferSize, 0);
     (void)op, (void)alpha, (void)x, (void)beta, (void)y, (void)compute, (void)algorithm;
     return fk_leave(ask(handle, a, bytes));
 }
-int cusparseSpMV(cusparseHandle_t handle, int op, const void *alpha, cusparseSpMatDescr_t a, cusparseDnVecDescr_t x, const void *beta,
-                 cusparseDnVecDescr_t y, int compute, int algorithm, void *buffer) {
+int cusparseSpMV(cusparseHandle_t handle, int op, const void *alpha, cusparseSpMatDescr_t a, cusparseDnVecDescr_t x,
+                 const void *beta, cusparseDnVecDescr_t y, int compute, int algorithm, void *buffer) {
     FK_ENTER(cusparseSpMV, 0);
     (void)algorithm;
     return fk_leave(multiply(handle, "SpMV", op, alpha, fk_library_get(a, SPMAT), fk_library_get(x, DNVEC), beta,
                              fk_library_get(y, DNVEC), compute, buffer));
 }
-int cusparseSpMM_bufferSize(cusparseHandle_t handle, int op_a, int op_b, const void *alpha, cusparseSpMatDescr_t a, cusparseDnMatDescr_t b,
-                            const void *beta, cusparseDnMatDescr_t c, int compute, int algorithm, size_t *bytes) {
+int cusparseSpMM_bufferSize(cusparseHandle_t handle, int op_a, int op_b, const void *alpha, cusparseSpMatDescr_t a,
+                            cusparseDnMatDescr_t b, const void *beta, cusparseDnMatDescr_t c, int compute,
+                            int algorithm, size_t *bytes) {
     FK_ENTER(cusparseSpMM_bufferSize, 0);
     (void)op_a, (void)op_b, (void)alpha, (void)b, (void)beta, (void)c, (void)compute, (void)algorithm;
     return fk_leave(ask(handle, a, bytes));
 }
-int cusparseSpMM(cusparseHandle_t handle, int op_a, int op_b, const void *alpha, cusparseSpMatDescr_t a, cusparseDnMatDescr_t b,
-                 const void *beta, cusparseDnMatDescr_t c, int compute, int algorithm, void *buffer) {
+int cusparseSpMM(cusparseHandle_t handle, int op_a, int op_b, const void *alpha, cusparseSpMatDescr_t a,
+                 cusparseDnMatDescr_t b, const void *beta, cusparseDnMatDescr_t c, int compute, int algorithm,
+                 void *buffer) {
     FK_ENTER(cusparseSpMM, 0);
     (void)algorithm;
     if (op_b) return fk_leave(bad("SpMM", "op_b", op_b));

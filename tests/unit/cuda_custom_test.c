@@ -60,7 +60,8 @@ static td_ffi_error_t *refuses(td_ffi_call_frame_t *f) {
     return td_ffi_errorf(TD_FFI_INVALID_ARGUMENT, "no");
 }
 static td_status_t user(td_ffi_bundle_t bundle) {
-    td_ffi_handler_t h = {.target = "mine", .library = "l", .platform = "cuda", .bundle = bundle, .api = td_ffi_api(), .minor = 5};
+    td_ffi_handler_t h = {
+        .target = "mine", .library = "l", .platform = "cuda", .bundle = bundle, .api = td_ffi_api(), .minor = 5};
     const td_shape_t *s = shape(TD_F32, 1, (int64_t[]){1024}, false);
     td_custom_call_desc_t d = {.target = "mine", .instruction = "i", .operands = &s, .results = &s, .n_operands = 1,
                                .n_results = 1, .attrs = no_attrs(), .handler = &h};
@@ -115,7 +116,10 @@ static td_custom_call_desc_t cholesky(int64_t batch, int64_t n) {
     td_ffi_scalar_t *value = TD_NEW(&shapes, td_ffi_scalar_t);
     static uint8_t yes = 1;
     *name = (td_ffi_span_t){lower_name, 5}, *value = (td_ffi_scalar_t){TD_PRED, &yes};
-    *a = (td_attrs_t){.struct_size = sizeof *a, .size = 1, .types = TD_NEW(&shapes, int32_t), .names = TD_NEW(&shapes, td_ffi_span_t *),
+    *a = (td_attrs_t){.struct_size = sizeof *a,
+                      .size = 1,
+                      .types = TD_NEW(&shapes, int32_t),
+                      .names = TD_NEW(&shapes, td_ffi_span_t *),
                       .attrs = TD_NEW(&shapes, void *)};
     a->types[0] = TD_FFI_ATTR_SCALAR, a->names[0] = name, a->attrs[0] = value;
     return (td_custom_call_desc_t){.target = "cusolver_potrf_ffi", .instruction = "i", .operands = in, .results = out,
@@ -158,7 +162,8 @@ START_TEST(test_failures) {
     td_arena_init(&shapes, td_alloc_default(), 0);
     op_open();
     td_custom_call_desc_t d = cholesky(calls[_i].batch, 2);
-    op_buffer_t v[3] = {{.host = a, .bytes = 32 * (uint64_t)calls[_i].batch}, {.host = factor, .bytes = 32 * (uint64_t)calls[_i].batch},
+    op_buffer_t v[3] = {{.host = a, .bytes = 32 * (uint64_t)calls[_i].batch},
+                        {.host = factor, .bytes = 32 * (uint64_t)calls[_i].batch},
                         {.host = info, .bytes = 4 * (uint64_t)calls[_i].batch}};
     td_status_t st = op_lower(&o, gpu, TD_OP_CUSTOM_CALL, &d);
     ck_assert_msg(st == (calls[_i].early ? TD_NOMEM : TD_OK), "%s: %s", fail, err.text);

@@ -88,7 +88,8 @@ static void symmetric(const td_fft_desc_t *d, void *in) {
     if (d->kind != TD_FFT_REAL_INVERSE) return;
     int64_t last = d->rank - 1;
     forward.kind = TD_FFT_REAL, forward.in_count = d->out_count, forward.out_count = d->in_count;
-    memcpy(forward.in_stride, d->out_stride, sizeof d->out_stride), memcpy(forward.out_stride, d->in_stride, sizeof d->in_stride);
+    memcpy(forward.in_stride, d->out_stride, sizeof d->out_stride),
+        memcpy(forward.out_stride, d->in_stride, sizeof d->in_stride);
     uint64_t bytes = 0;
     void *x = numbers(&forward, &bytes);
     int64_t n[3] = {1, 1, 1}, k[3], b[3] = {0}, most[3] = {1, 1, 1};
@@ -101,7 +102,8 @@ static void symmetric(const td_fft_desc_t *d, void *in) {
                     for (k[1] = 0; k[1] < n[1]; k[1]++)
                         for (k[2] = 0; k[2] < n[2]; k[2]++) {
                             int64_t to = 0, from = 0;
-                            for (int i = 0; i < 3; i++) to += k[i] * d->in_stride[i] + b[i] * d->in_batch[i], from += b[i] * d->out_batch[i];
+                            for (int i = 0; i < 3; i++)
+                                to += k[i] * d->in_stride[i] + b[i] * d->in_batch[i], from += b[i] * d->out_batch[i];
                             double complex v = sum(&forward, x, from, k);
                             if (d->f64) ((double complex *)in)[to] = v;
                             else ((float complex *)in)[to] = (float complex)v;
@@ -135,11 +137,14 @@ static void transform(const shape_t *s, bool f64, const char *what) {
                     for (k[1] = 0; k[1] < n[1]; k[1]++)
                         for (k[2] = 0; k[2] < n[2]; k[2]++) {
                             int64_t at = 0, from = 0;
-                            for (int i = 0; i < 3; i++) at += k[i] * d.out_stride[i] + b[i] * d.out_batch[i], from += b[i] * d.in_batch[i];
-                            double complex want = sum(&d, in, from, k), got = value(&d, out, at, d.kind == TD_FFT_REAL_INVERSE);
+                            for (int i = 0; i < 3; i++)
+                                at += k[i] * d.out_stride[i] + b[i] * d.out_batch[i], from += b[i] * d.in_batch[i];
+                            double complex want = sum(&d, in, from, k),
+                                           got = value(&d, out, at, d.kind == TD_FFT_REAL_INVERSE);
                             if (d.kind == TD_FFT_REAL_INVERSE) want = creal(want);
-                            ck_assert_msg(cabs(want - got) < (f64 ? 1e-11 : 2e-5), "%s: element %lld is %g%+gi, not %g%+gi", what,
-                                          (long long)at, creal(got), cimag(got), creal(want), cimag(want));
+                            ck_assert_msg(cabs(want - got) < (f64 ? 1e-11 : 2e-5),
+                                          "%s: element %lld is %g%+gi, not %g%+gi", what, (long long)at, creal(got),
+                                          cimag(got), creal(want), cimag(want));
                         }
     free(in), free(out), free(kept);
 }
