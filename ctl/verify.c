@@ -27,10 +27,12 @@ typedef struct verify_args {
 enum { KEY_AGAINST = 256, KEY_TOLERANCE, KEY_SEED };
 
 static const struct argp_option options[] = {
-    {"inputs", 'i', "FILE", 0, "Inputs as for `thunkctl run'; may be repeated. What no file has is made of random numbers", 0},
+    {"inputs", 'i', "FILE", 0,
+     "Inputs as for `thunkctl run'; may be repeated. What no file has is made of random numbers", 0},
     {"device", 'd', "DEVICE", 0, "The device that is tried: as for `thunkctl run' (cuda)", 0},
     {"against", KEY_AGAINST, "DEVICE", 0, "The one that is trusted (host)", 0},
-    {"tolerance", KEY_TOLERANCE, "X", 0, "Relative error that floats of all types may have; else what suits the type", 0},
+    {"tolerance", KEY_TOLERANCE, "X", 0,
+     "Relative error that floats of all types may have; else what suits the type", 0},
     {"seed", KEY_SEED, "N", 0, "Other random numbers (1)", 0},
     {"json", 'j', NULL, 0, "Print the result as a JSON object", 0},
     CTL_FFI_OPTION,
@@ -110,7 +112,8 @@ static td_status_t make_inputs(verify_t *v, const verify_args_t *a, td_err_t *er
         const td_shape_t *s = m->inputs[i].shape;
         char key[16];
         snprintf(key, sizeof key, "%u", i);
-        if (!(v->inputs[i] = calloc(1, (size_t)td_io_host_bytes(s) + 64))) return td_fail(err, TD_NOMEM, "out of memory");
+        v->inputs[i] = calloc(1, (size_t)td_io_host_bytes(s) + 64);
+        if (!v->inputs[i]) return td_fail(err, TD_NOMEM, "out of memory");
         const td_st_tensor_t *t = ctl_tensors_find(&v->tensors, key);
         if (!t && *m->inputs[i].name) t = ctl_tensors_find(&v->tensors, m->inputs[i].name);
         if (t) {
@@ -152,7 +155,9 @@ static void print_report(const verify_t *v, const verify_args_t *a) {
     printf("equal\n");
 }
 
-static json_t *json_real_or_text(double d) { return isfinite(d) ? json_real(d) : json_string(isnan(d) ? "nan" : "inf"); }
+static json_t *json_real_or_text(double d) {
+    return isfinite(d) ? json_real(d) : json_string(isnan(d) ? "nan" : "inf");
+}
 
 static json_t *json_finding(const td_finding_t *f) {
     json_t *loops = json_array();

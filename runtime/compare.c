@@ -86,7 +86,8 @@ static double error_of(td_type_t t, const value_t *want, const value_t *got, dou
     if (!has_number(t)) {
         double a = (double)want->bits, b = (double)got->bits;
         if (want->bits == got->bits) return 0;
-        if (td_type_is_signed(t) && td_type_bits(t) == 64) a = (double)(int64_t)want->bits, b = (double)(int64_t)got->bits;
+        if (td_type_is_signed(t) && td_type_bits(t) == 64)
+            a = (double)(int64_t)want->bits, b = (double)(int64_t)got->bits;
         return fmax(fabs(a - b), 1);
     }
     double e = hypot(part(want->re, got->re), part(want->im, got->im)), size = hypot(want->re, want->im);

@@ -36,8 +36,8 @@ left() { # seconds that a part may take: the given ones, or what is left
   [ "$s" -lt "$1" ] || s=$1
   echo $((s > 1 ? s : 1))
 }
-# part NAME SECONDS COMMAND…: its last line is the row; lines that tell of single artifacts are kept. A function looks at
-# the time itself.
+# part NAME SECONDS COMMAND…: its last line is the row; lines that tell of single artifacts are kept. A function looks
+# at the time itself.
 part() {
   local name=$1 limit rc
   limit=$(left "$2")
@@ -73,7 +73,9 @@ echo "$card, compute capability $capability, driver for CUDA $driver"
 
 # ---- what there is to run ----
 files=()
-[ "$target" = h100_sxm ] && files=(samples/store/digits/1/h100_sxm.aot tests/golden/executables/h100_sxm/v*/*/executable.aot)
+if [ "$target" = h100_sxm ]; then
+  files=(samples/store/digits/1/h100_sxm.aot tests/golden/executables/h100_sxm/v*/*/executable.aot)
+fi
 if [ -n "$corpus" ]; then
   for m in "$corpus"/*/case.json; do
     f=$(find "$(dirname "$m")" -name "$target.aot" | sort -V | tail -1)
@@ -102,7 +104,9 @@ fi
 probe_all() {
   timeout "$(left 60)" "$B/gpu-probe" "${sample[@]}"
   local rc=$?
-  echo "$([ "$rc" = 0 ] && echo nothing || echo "exit $rc: something") left behind by five rounds of load, run and unload"
+  local what=nothing
+  [ "$rc" = 0 ] || what="exit $rc: something"
+  echo "$what left behind by five rounds of load, run and unload"
   return $rc
 }
 part "memory of the card" 60 probe_all

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu-probe [ARTIFACT...]: which GPU this is, and whether programs leave memory on it.
  *
- * Prints `card NAME`, `capability M.N`, `driver N` (as CUDA counts: 13000), `memory BYTES`. Each artifact is then loaded,
- * run on zeros and unloaded ROUNDS times: `left BYTES FILE` is what of the device's free memory has gone from the end
+ * Prints `card NAME`, `capability M.N`, `driver N` (as CUDA counts: 13000), `memory BYTES`. Each artifact is then
+ * loaded, run on zeros and unloaded ROUNDS times: `left BYTES FILE` is what of the device's free memory has gone from the end
  * of the first round to the end of the last (the first loads what libraries keep), `refused FILE: why` if it cannot be
  * loaded. The device is cuda, or what THUNKD_DEVICE says. Exit 1 when anything was left, 2 without a GPU. */
 #include <stdio.h>

@@ -15,8 +15,8 @@
  *                      nothing (had it to release something, leaks are no faults any more); with ~ it returns success
  *                      and the context fails later, as kernels' errors do. After errors like 700 every call in the
  *                      context fails until it is destroyed. A line on standard error tells of it
- *   FAKECUDA_CORRUPT=kernel:N  the N-th launch of an artifact's kernel, named as it or its instruction is, flips a bit in
- *                      the middle element of its last array: of floats the exponent's highest, else the lowest
+ *   FAKECUDA_CORRUPT=kernel:N  the N-th launch of an artifact's kernel, named as it or its instruction is, flips a bit
+ *                      in the middle element of its last array: of floats the exponent's highest, else the lowest
  *   FAKECUDA_COUNT=1   prints how often each function was called, at exit; 2: also each call as it is made
  *   FAKECUDA_REPORT=FILE  appends one line of JSON at exit: faults, leaks, calls, launches, peak of memory
  *   FAKECUDA_RACES=0   does not look for accesses that no stream, event or sync orders

@@ -7,8 +7,8 @@ usage: sweep.py THUNKCTL [CORPUS] [--calls N] [--step N] [--models MODEL,...] [-
 A model is loaded, run and unloaded with the first call failing, then with the second, and so on to the last but at
 most --calls (400); with --step (17), every N-th. Each failure is one test, made twice: the call returns an error and
 does nothing; and the call succeeds but its kernel destroys the context. Right is an error that names the call (or,
-later, what became of the context), or the same answer as without: never a crash, a wrong answer, a fault that the driver sees,
-or a leak. Models are goldens here, and with CORPUS, larger ones. Prints a line per wrong one and last
+later, what became of the context), or the same answer as without: never a crash, a wrong answer, a fault that the driver
+sees, or a leak. Models are goldens here, and with CORPUS, larger ones. Prints a line per wrong one and last
 "fault: N right, N wrong".
 """
 import argparse
