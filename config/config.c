@@ -45,6 +45,7 @@ static const setting_t settings[] = {
     {"queue_depth", U32, AT(queue_depth), 1, 65536, NULL, 64, NULL},
     {"max_message_bytes", U64, AT(max_message_bytes), 1024, INT32_MAX, NULL, 64u << 20, NULL},
     {"max_concurrent_streams", U32, AT(max_concurrent_streams), 1, 65536, NULL, 128, NULL},
+    {"slow_run_ms", U32, AT(slow_run_ms), 0, 86400000, NULL, 10000, NULL},
     {"drain_timeout_ms", U32, AT(drain_timeout_ms), 0, 3600000, NULL, 30000, NULL},
     {"contract_date", DAY, AT(contract_date), 0, 0, NULL, 0, NULL},
     {"enforce", WORD, AT(enforce_strict), 0, 0, NULL, 0, policies},

@@ -76,9 +76,15 @@ static void on_free(td_pending_t *p) {
     free(r);
 }
 
+/* A device that has failed for good makes us end: another process will serve. */
+static td_grpc_code_t failure_code(const request_t *r) {
+    td_service_t *s = r->pending.service;
+    return r->status != TD_OK && td_ward_suspect(&s->ward) ? TD_GRPC_UNAVAILABLE : td_grpc_code(r->status);
+}
+
 static td_grpc_code_t code_of(const request_t *r) {
     if (r->cancel) return r->cancel == LATE ? TD_GRPC_DEADLINE_EXCEEDED : TD_GRPC_CANCELLED;
-    return td_grpc_code(r->status);
+    return failure_code(r);
 }
 
 /* It came to no run. */
@@ -174,7 +180,7 @@ static void on_done(td_note_t *n) {
         return;
     }
     if (r->status == TD_OK) td_pending_reply(&r->pending, &r->response);
-    else td_pending_fail(&r->pending, td_grpc_code(r->status), r->err.text);
+    else td_pending_fail(&r->pending, failure_code(r), r->err.text);
     end(r);
     wake(s, resident);
 }
@@ -216,6 +222,11 @@ static void start(request_t *r) {
     td_service_t *s = r->pending.service;
     td_err_t err = {0};
     bool waiting = false;
+    const char *cause = td_ward_cause(&s->ward);
+    if (cause) {
+        fail(r, TD_GRPC_UNAVAILABLE, cause);
+        return;
+    }
     td_status_t e = td_grpc_unframe((td_span_t){r->body.data, r->body.size}, &r->message, &err);
     if (e == TD_UNSUPPORTED) {
         fail(r, TD_GRPC_UNIMPLEMENTED, err.text);

@@ -22,6 +22,7 @@ typedef struct args {
 } args_t;
 
 enum { INFER, ADMIN, SOCKETS };
+enum { EXIT_DEVICE = 75 }; /* the device has failed: a new process will have it again (EX_TEMPFAIL) */
 
 typedef struct daemon {
     td_config_t config;
@@ -33,6 +34,7 @@ typedef struct daemon {
     const char *bound[SOCKETS]; /* the socket file that is ours to remove */
     uv_signal_t term, interrupt, hangup;
     uv_timer_t drain;
+    int exit_code; /* of an end that is none of the start's errors */
 } daemon_t;
 
 static void print_version(FILE *f, struct argp_state *state) {
@@ -83,6 +85,7 @@ static void on_drained(void *ctx) {
     uv_close((uv_handle_t *)&d->term, NULL);
     uv_close((uv_handle_t *)&d->interrupt, NULL);
     uv_close((uv_handle_t *)&d->hangup, NULL);
+    td_ward_stop(&d->service.ward);
     uv_stop(&d->loop);
 }
 
@@ -97,6 +100,15 @@ static void on_drain_timeout(uv_timer_t *t) {
     abort_servers(d);
 }
 
+/* Takes no more; what is under way is answered. */
+static void drain(daemon_t *d) {
+    d->service.draining = true;
+    remove_sockets(d);
+    uv_timer_start(&d->drain, on_drain_timeout, d->config.drain_timeout_ms, 0);
+    for (int i = 0; i < SOCKETS; i++)
+        if (d->servers[i]) td_server_drain(d->servers[i]);
+}
+
 static void on_stop(uv_signal_t *h, int number) {
     daemon_t *d = h->data;
     if (d->service.draining) {
@@ -105,11 +117,17 @@ static void on_stop(uv_signal_t *h, int number) {
     }
     td_log("%s: finishing", strsignal(number));
     td_notify("STOPPING=1\nSTATUS=finishing");
-    d->service.draining = true;
-    remove_sockets(d);
-    uv_timer_start(&d->drain, on_drain_timeout, d->config.drain_timeout_ms, 0);
-    for (int i = 0; i < SOCKETS; i++)
-        if (d->servers[i]) td_server_drain(d->servers[i]);
+    drain(d);
+}
+
+/* What is under way fails with that cause. */
+static void on_device_failed(void *ctx, const char *cause) {
+    daemon_t *d = ctx;
+    td_log("the device has failed, so a new process must begin: %s", cause);
+    d->exit_code = EXIT_DEVICE;
+    if (d->service.draining) return;
+    td_notify("STOPPING=1\nSTATUS=the device has failed");
+    drain(d);
 }
 
 static void on_hangup(uv_signal_t *h, int number) {
@@ -185,6 +203,8 @@ static td_status_t serve(daemon_t *d, td_err_t *err) {
     d->models = (td_models_t){.service = v, .started = on_started, .ctx = d};
     td_status_t s = td_inbox_create(&d->loop, &v->inbox, err);
     if (s == TD_OK) s = td_stats_create(&v->stats, err);
+    v->ward = (td_ward_t){.inbox = v->inbox, .slow_run_ms = c->slow_run_ms, .failed = on_device_failed, .ctx = d};
+    if (s == TD_OK) td_ward_start(&v->ward, &d->loop);
     if (s == TD_OK) s = td_models_open(&d->models, c, err);
     if (s == TD_OK) s = td_worker_create(v->inbox, c->threads, c->queue_depth, &v->worker, err);
     if (s == TD_OK) listen_for_admin(d, fd[ADMIN]);
@@ -236,5 +256,5 @@ int main(int argc, char **argv) {
         finish(&d, s == TD_OK);
     }
     td_config_free(&d.config);
-    return s == TD_OK ? 0 : report(&err);
+    return s == TD_OK ? d.exit_code : report(&err);
 }

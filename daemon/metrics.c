@@ -126,6 +126,11 @@ static void ready(const td_metrics_t *m, const family_t *f, td_pb_t *out) {
     integer(out, m->ready);
 }
 
+static void slow_runs(const td_metrics_t *m, const family_t *f, td_pb_t *out) {
+    begin(out, f->name, "", NULL);
+    integer(out, m->slow_runs);
+}
+
 static void requests(const td_metrics_t *m, const family_t *f, td_pb_t *out) {
     static const char *const codes[TD_STATS_CODES] = {
         "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
@@ -217,6 +222,8 @@ static const family_t families[] = {
     {"thunkd_build_info", "gauge", "Always 1; the version is a label.", build_info, NULL, 0},
     {"thunkd_start_time_seconds", "gauge", "Unix time at which the daemon started.", start_time, NULL, 0},
     {"thunkd_ready", "gauge", "1 when requests are served, 0 while starting and while finishing.", ready, NULL, 0},
+    {"thunkd_slow_runs_total", "counter", "Runs that took longer than slow_run_ms; the log says where they stood.",
+     slow_runs, NULL, 0},
     {"thunkd_requests_total", "counter",
      "Answered inference requests by gRPC code; without a model: requests that came to none.", requests, NULL, 0},
     {"thunkd_request_queue_seconds", "histogram", "Time from the whole request to the start of its run.", queue_times,

@@ -15,6 +15,7 @@ typedef struct td_metrics {
     const char *version;
     int64_t started_s;
     bool ready;
+    uint64_t slow_runs;
     const td_model_row_t *models;
     uint32_t n_models, n_domains, n_accounts;
     td_store_stats_t store;

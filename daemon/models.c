@@ -34,7 +34,10 @@ static void on_event(void *ctx, const td_store_event_t *e) {
         td_log("%s/%s: ready, %llu bytes in %.1f ms%s%s", e->model, e->version, (unsigned long long)e->bytes,
                (double)e->ns / 1e6, semicolon, e->text);
         return;
-    case TD_EVENT_FAILED: td_log("%s/%s: unavailable: %s", e->model, e->version, e->text); return;
+    case TD_EVENT_FAILED:
+        td_log("%s/%s: unavailable: %s", e->model, e->version, e->text);
+        (void)td_ward_suspect(&m->service->ward);
+        return;
     case TD_EVENT_UNLOADED: td_log("%s/%s: unloaded%s%s", e->model, e->version, colon, e->text); return;
     case TD_EVENT_EVICTED: td_log("%s/%s: evicted%s%s", e->model, e->version, colon, e->text); return;
     case TD_EVENT_STORE: td_log("store: %s", e->text); return;
@@ -100,8 +103,10 @@ td_status_t td_models_open(td_models_t *m, const td_config_t *c, td_err_t *err) 
     if (s == TD_OK) s = td_device_open(c->device, td_alloc_default(), &v->device, err);
     if (s == TD_OK) {
         v->device->ffi = v->ffi;
+        v->ward.device = v->device;
         s = open_store(m, c, err);
     }
+    v->ward.store = v->store;
     uint64_t aside = 0;
     if (s == TD_OK) s = request_bytes(c, &aside, err);
     if (s == TD_OK) s = td_memory_create(td_store_budget(v->store), aside, &v->memory, err);

@@ -38,6 +38,7 @@ static void metrics(td_service_t *s, const td_http_request_t *r, td_http_answer_
     td_budget_row_t *accounts = NULL;
     td_budget_t *b = td_store_budget(s->store);
     td_metrics_t m = {.version = TD_VERSION, .started_s = s->started_s, .ready = td_service_ready(s),
+                      .slow_runs = atomic_load_explicit(&s->ward.n_slow, memory_order_relaxed),
                       .requests = s->stats, .store = td_store_stats(s->store), .process = td_process_read()};
     if (!s->metrics) {
         td_http_error(out, 404, "metrics are off: `metrics: true` in the configuration turns them on");

@@ -6,6 +6,7 @@
 #include "daemon/memory.h"
 #include "daemon/server.h"
 #include "daemon/stats.h"
+#include "daemon/ward.h"
 #include "daemon/worker.h"
 #include "runtime/ffi/registry.h"
 #include "store/store.h"
@@ -27,6 +28,7 @@ typedef struct td_service {
     td_memory_t *memory; /* of requests and responses */
     td_stats_t *stats;
     td_device_t *device;
+    td_ward_t ward; /* of the device */
     td_ffi_registry_t *ffi; /* NULL without libraries */
     int32_t contract_day;   /* yyyymmdd */
     bool metrics;           /* answer GET /metrics */

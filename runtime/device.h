@@ -111,6 +111,8 @@ typedef struct td_device_ops {
     td_status_t (*graph_begin)(td_graph_t *g, td_stream_t *s, td_err_t *err);
     td_status_t (*graph_end)(td_graph_t *g, td_stream_t *s, bool keep, bool *updated, td_err_t *err);
     td_status_t (*graph_launch)(td_graph_t *g, td_stream_t *s, td_err_t *err);
+    /* Has it failed for good: will every call fail? cause (may be NULL): its first failure. NULL: never. Thread: any. */
+    bool (*failed)(td_device_t *dev, td_err_t *cause);
     /* Does work run on the stream now, and which kernel (NULL: none, or not known)? NULL: the device cannot tell.
      * Thread: any, while the stream exists. */
     bool (*stream_running)(td_stream_t *s, const td_kernel_t **out);
@@ -153,6 +155,10 @@ const char *td_cuda_device_choice(const td_device_t *dev); /* which one it is an
 td_status_t td_device_take(td_device_t *dev, const td_charge_t *charge, uint64_t bytes, const char *what, void **out,
                            td_err_t *err);
 void td_device_give(td_device_t *dev, const td_charge_t *charge, void *memory, uint64_t bytes);
+/* After an error that the device does not survive, only a new process helps. Thread: any. */
+static inline bool td_device_failed(td_device_t *dev, td_err_t *cause) {
+    return dev->ops->failed && dev->ops->failed(dev, cause);
+}
 static inline void td_device_destroy(td_device_t *d) {
     if (d) d->ops->destroy(d);
 }

@@ -144,7 +144,9 @@ static td_status_t run_on(td_lease_t *l, const td_run_request_t *q, td_run_slot_
     td_run_args_t args = {.inputs = s->inputs, .outputs = s->outputs, .states = s->states, .n_states = r->info.n_states, .cancel = q->cancel};
     uint64_t faults = td_guard_faults();
     if (st == TD_OK) {
+        atomic_store_explicit(&s->since_ns, td_now_ns(td_clock_system()), memory_order_relaxed);
         st = td_program_run_with(s->binding, &args, err);
+        atomic_store_explicit(&s->since_ns, 0, memory_order_relaxed);
         if (st != TD_OK) td_lease_spoil(l);
     }
     if (st == TD_OK) st = check_damage(r, faults, err);
@@ -169,6 +171,25 @@ td_status_t td_lease_run(td_lease_t *l, const td_run_request_t *q, td_run_slot_t
     }
     *out = s;
     return TD_OK;
+}
+
+/* ---- runs that take long ---- */
+static void tell_slow(td_run_slot_t *s, uint64_t now, uint64_t ns, td_slow_run_fn *f, void *ctx) {
+    char where[1024];
+    uint64_t since = atomic_load_explicit(&s->since_ns, memory_order_relaxed);
+    if (!since || now < since || now - since < ns || !td_binding_where(s->binding, where, sizeof where)) return;
+    /* Another run may have begun meanwhile: that one has not been told. */
+    if (atomic_compare_exchange_strong(&s->since_ns, &since, 0))
+        f(ctx, s->resident->info.name, s->resident->info.version, now - since, where);
+}
+
+void td_store_slow_runs(td_store_t *s, uint64_t ns, td_slow_run_fn *f, void *ctx) {
+    uint64_t now = td_now_ns(td_clock_system());
+    pthread_mutex_lock(&s->lock);
+    for (td_resident_t *r = s->live; r; r = r->next_live)
+        for (uint32_t k = 0; k < r->n_buckets; k++)
+            for (uint32_t i = 0; i < r->buckets[k].n_slots; i++) tell_slow(&r->buckets[k].slots[i], now, ns, f, ctx);
+    pthread_mutex_unlock(&s->lock);
 }
 
 td_run_tensor_t td_run_slot_output(const td_run_slot_t *s, uint32_t i, uint64_t *out_bytes) {

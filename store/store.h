@@ -156,6 +156,11 @@ td_status_t td_lease_run(td_lease_t *l, const td_run_request_t *r, td_run_slot_t
 td_run_tensor_t td_run_slot_output(const td_run_slot_t *s, uint32_t i, uint64_t *out_bytes);
 void td_run_slot_release(td_run_slot_t *s); /* NULL is fine */
 
+/* Runs that are on for `ns` nanoseconds or longer and have not been told before: since when, and where they stand
+ * (td_binding_where). With the store's lock held, so f calls nothing of the store. */
+typedef void td_slow_run_fn(void *ctx, const char *model, const char *version, uint64_t ns, const char *where);
+void td_store_slow_runs(td_store_t *s, uint64_t ns, td_slow_run_fn *f, void *ctx);
+
 /* ---- telling it what to do ---- */
 
 typedef enum td_command_kind { TD_COMMAND_LOAD, TD_COMMAND_UNLOAD, TD_COMMAND_RELOAD } td_command_kind_t;

@@ -42,6 +42,7 @@ struct td_run_slot {
     td_run_tensor_t *answers; /* by visible output */
     uint64_t *answer_bytes;
     _Atomic(bool) busy;
+    _Atomic(uint64_t) since_ns; /* when its run began; 0: none is on, or it has been told (td_store_slow_runs) */
 };
 
 /* One artifact of the model: all of it, or one size of it. */

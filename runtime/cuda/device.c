@@ -39,6 +39,13 @@ td_status_t td_cuda_check(td_cuda_device_t *d, CUresult r, const char *call, con
     return st;
 }
 
+static bool failed(td_device_t *dev, td_err_t *cause) {
+    td_cuda_device_t *d = (td_cuda_device_t *)dev;
+    if (!atomic_load_explicit(&d->poisoned, memory_order_acquire)) return false;
+    if (cause) *cause = d->cause; /* never changes any more */
+    return true;
+}
+
 static td_status_t mem_get(td_device_t *dev, uint64_t bytes, void **out, td_err_t *err) {
     td_status_t st = td_cuda_enter((td_cuda_device_t *)dev, err);
     return st ? st : td_cuda_pool_get((td_cuda_device_t *)dev, bytes, out, err);
@@ -109,6 +116,7 @@ static const td_device_ops_t ops = {
     .copy = td_cuda_copy, .upload = td_cuda_upload, .download = td_cuda_download, .memset32 = td_cuda_memset32,
     .kernel_lower = td_cuda_kernel_lower, .library_lower = td_cuda_library_lower, .launch = launch,
     .kernel_release = kernel_release,
+    .failed = failed,
     .tape_create = td_cuda_tape_create, .tape_destroy = td_cuda_tape_destroy, .stamp = td_cuda_stamp,
     .tape_read = td_cuda_tape_read,
     .graph_create = td_cuda_graph_create, .graph_destroy = td_cuda_graph_destroy, .graph_begin = td_cuda_graph_begin,

@@ -372,9 +372,13 @@ START_TEST(poisoned) {
     load(attention);
     ck_assert_int_eq(open_device("", &dev), TD_OK);
     ck_assert_msg(!create(dev, &p, &b), "%s", err.text);
+    td_err_t cause = {0};
+    ck_assert(!td_device_failed(dev, &cause));
     td_status_t st = TD_OK;
     for (int i = 0; i < 4 && !st; i++) st = run_once(p, b, &got);
     ck_assert_int_eq(st, TD_DEVICE);
+    ck_assert(td_device_failed(dev, NULL) && td_device_failed(dev, &cause));
+    ck_assert_ptr_nonnull(strstr(cause.text, "(700)"));
     ck_assert_msg(strstr(err.text, "CUDA_ERROR_ILLEGAL_ADDRESS (700)") != NULL, "%s", err.text);
     ck_assert_int_eq(run_once(p, b, &got), TD_DEVICE);
     ck_assert_msg(strstr(err.text, "failed before") && strstr(err.text, "(700)"), "%s", err.text);

@@ -25,7 +25,7 @@ static void setup(void) {
     td_stats_infer(stats, "mlp", "2", 4, 9, 0);
     td_stats_infer(stats, "mlp", "2", 99, 9, 0);
     td_stats_infer(stats, NULL, NULL, 5, 0, 0);
-    td_metrics_t m = {.version = "1.2", .started_s = 1700000000, .ready = true, .models = models, .n_models = 2,
+    td_metrics_t m = {.version = "1.2", .started_s = 1700000000, .ready = true, .slow_runs = 3, .models = models, .n_models = 2,
                       .n_domains = 2, .n_accounts = 2, .accounts = accounts, .requests = stats};
     m.store = (td_store_stats_t){.loads = 4, .load_ns = 2500000000u};
     m.domains[0] = (td_budget_totals_t){.limit = UINT64_MAX, .charged = 77};
@@ -57,6 +57,7 @@ START_TEST(values) {
         "thunkd_build_info{version=\"1.2\"} 1",
         "thunkd_start_time_seconds 1700000000",
         "thunkd_ready 1",
+        "thunkd_slow_runs_total 3",
         "thunkd_requests_total{model=\"mlp\",version=\"2\",code=\"OK\"} 3",
         "thunkd_requests_total{model=\"mlp\",version=\"2\",code=\"DEADLINE_EXCEEDED\"} 1",
         "thunkd_requests_total{model=\"mlp\",version=\"2\",code=\"UNKNOWN\"} 1",
