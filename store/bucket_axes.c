@@ -11,7 +11,9 @@
 
 static int64_t dim_in(const td_resident_t *r, uint32_t bucket, bool output, uint32_t tensor, uint32_t d) {
     const td_program_t *p = r->buckets[bucket].program;
-    return (output ? td_program_output(p, r->visible_outputs[tensor]) : td_program_input(p, r->visible_inputs[tensor]))->shape->dims[d];
+    const td_io_t *io = output ? td_program_output(p, r->visible_outputs[tensor])
+                               : td_program_input(p, r->visible_inputs[tensor]);
+    return io->shape->dims[d];
 }
 
 /* Have they the same size in every bucket? */
@@ -40,9 +42,11 @@ static td_status_t check_axes_config(const td_resident_t *r, const td_model_yaml
             if (!strcmp(r->info.inputs[k].name, c->axes[i].tensor.text)) t = &r->info.inputs[k];
         for (uint32_t k = 0; k < r->info.n_outputs; k++)
             if (!strcmp(r->info.outputs[k].name, c->axes[i].tensor.text)) t = &r->info.outputs[k];
-        if (!t) return td_word_fail(&c->axes[i].tensor, err, TD_MISMATCH, "axes: there is no input or output %.100s", c->axes[i].tensor.text);
+        if (!t) return td_word_fail(&c->axes[i].tensor, err, TD_MISMATCH, "axes: there is no input or output %.100s",
+                                    c->axes[i].tensor.text);
         if (c->axes[i].names.n != t->rank)
-            return td_word_fail(&c->axes[i].tensor, err, TD_MISMATCH, "axes: %u names, %s has %u dims", c->axes[i].names.n, t->name, t->rank);
+            return td_word_fail(&c->axes[i].tensor, err, TD_MISMATCH, "axes: %u names, %s has %u dims",
+                                c->axes[i].names.n, t->name, t->rank);
     }
     return TD_OK;
 }
@@ -52,7 +56,8 @@ typedef struct axis {
     uint32_t input, dim; /* its first */
 } axis_t;
 
-static td_status_t input_axis(td_resident_t *r, const td_model_yaml_t *c, axis_t *axes, uint32_t i, uint32_t d, td_err_t *err) {
+static td_status_t input_axis(td_resident_t *r, const td_model_yaml_t *c, axis_t *axes, uint32_t i, uint32_t d,
+                              td_err_t *err) {
     const char *name = axis_name(c, &r->info.inputs[i], d);
     for (uint32_t a = 0; a < r->n_axes; a++) {
         bool same = name || axes[a].name ? name && axes[a].name && !strcmp(name, axes[a].name)
@@ -61,27 +66,35 @@ static td_status_t input_axis(td_resident_t *r, const td_model_yaml_t *c, axis_t
         r->input_axes[i][d] = (uint8_t)a;
         return TD_OK;
     }
-    if (r->n_axes == TD_AXES_MOST) return td_fail(err, TD_LIMIT, "over %d dims differ between the buckets", TD_AXES_MOST);
+    if (r->n_axes == TD_AXES_MOST) return td_fail(err, TD_LIMIT, "over %d dims differ between the buckets",
+                                                  TD_AXES_MOST);
     axes[r->n_axes] = (axis_t){name, i, d};
     r->input_axes[i][d] = (uint8_t)r->n_axes++;
     return TD_OK;
 }
 
-static td_status_t output_axis(td_resident_t *r, const td_model_yaml_t *c, const axis_t *axes, uint32_t o, uint32_t d, td_err_t *err) {
+static td_status_t output_axis(td_resident_t *r, const td_model_yaml_t *c, const axis_t *axes, uint32_t o, uint32_t d,
+                               td_err_t *err) {
     const td_tensor_info_t *t = &r->info.outputs[o];
     const char *name = axis_name(c, t, d);
     uint32_t found = TD_NO_AXIS, n = 0;
     for (uint32_t a = 0; a < r->n_axes; a++) {
-        if (name ? !axes[a].name || strcmp(name, axes[a].name) != 0 : !alike(r, true, o, d, axes[a].input, axes[a].dim)) continue;
+        bool same = name ? axes[a].name && !strcmp(name, axes[a].name)
+                         : alike(r, true, o, d, axes[a].input, axes[a].dim);
+        if (!same) continue;
         if (!n++ || axes[a].dim == d) found = a;
     }
     uint32_t at_d = 0;
-    for (uint32_t a = 0; a < r->n_axes && !name; a++) at_d += axes[a].dim == d && alike(r, true, o, d, axes[a].input, axes[a].dim);
+    for (uint32_t a = 0; a < r->n_axes && !name; a++)
+        at_d += axes[a].dim == d && alike(r, true, o, d, axes[a].input, axes[a].dim);
     if (!n)
-        return td_fail(err, TD_MISMATCH, "dim %u of output %s differs between the buckets, but no input's dim goes with it%s%s; "
-                       "name the dims with `axes` in model.yaml", d, t->name, name ? ": there is no axis " : "", name ? name : "");
+        return td_fail(err, TD_MISMATCH,
+                       "dim %u of output %s differs between the buckets, but no input's dim goes with it%s%s; "
+                       "name the dims with `axes` in model.yaml", d, t->name,
+                       name ? ": there is no axis " : "", name ? name : "");
     if (n > 1 && at_d != 1)
-        return td_fail(err, TD_MISMATCH, "dim %u of output %s could go with several dims of the inputs; name them with `axes` in model.yaml",
+        return td_fail(err, TD_MISMATCH, "dim %u of output %s could go with several dims of the inputs; name them with "
+                       "`axes` in model.yaml",
                        d, t->name);
     r->output_axes[o][d] = (uint8_t)found;
     return TD_OK;
@@ -114,12 +127,16 @@ static td_status_t element(td_type_t type, const td_pad_config_t *c, uint8_t out
         memcpy(out, &(uint16_t){(uint16_t)(u >> 16)}, 2);
         return TD_OK;
     }
-    case TD_PRED: case TD_S4: case TD_U4: case TD_S8: case TD_U8: case TD_S16: case TD_U16: case TD_S32: case TD_U32: case TD_S64:
+    case TD_PRED: case TD_S4: case TD_U4: case TD_S8: case TD_U8: case TD_S16: case TD_U16: case TD_S32: case TD_U32:
+    case TD_S64:
     case TD_U64:
-        if ((double)whole != v) return td_word_fail(&c->value, err, TD_MISMATCH, "pad: %g is no whole number, and %s is %s", v, c->tensor.text, td_type_name(type));
+        if ((double)whole != v)
+            return td_word_fail(&c->value, err, TD_MISMATCH, "pad: %g is no whole number, and %s is %s", v,
+                                c->tensor.text, td_type_name(type));
         memcpy(out, &whole, 8);
         return TD_OK;
-    default: return td_word_fail(&c->value, err, TD_UNSUPPORTED, "pad: inputs of type %s are filled up with 0 only", td_type_name(type));
+    default: return td_word_fail(&c->value, err, TD_UNSUPPORTED, "pad: inputs of type %s are filled up with 0 only",
+                                 td_type_name(type));
     }
 }
 
@@ -129,7 +146,8 @@ static td_status_t find_pads(td_resident_t *r, const td_model_yaml_t *c, td_err_
     for (uint32_t k = 0; k < c->n_pads; k++) {
         uint32_t i = 0;
         while (i < r->info.n_inputs && strcmp(r->info.inputs[i].name, c->pads[k].tensor.text) != 0) i++;
-        if (i == r->info.n_inputs) return td_word_fail(&c->pads[k].tensor, err, TD_MISMATCH, "pad: there is no input %.100s", c->pads[k].tensor.text);
+        if (i == r->info.n_inputs) return td_word_fail(&c->pads[k].tensor, err, TD_MISMATCH,
+                                                       "pad: there is no input %.100s", c->pads[k].tensor.text);
         td_status_t st = element(r->info.inputs[i].type, &c->pads[k], r->pads[i], err);
         if (st != TD_OK) return st;
     }
@@ -160,10 +178,12 @@ static td_status_t read_sizes(const td_resident_t *r, const td_run_tensor_t *inp
             uint32_t a = r->input_axes[i][d];
             int64_t v = inputs[i].dims ? inputs[i].dims[d] : t->max_dims[d];
             if (a == TD_NO_AXIS ? v != t->dims[d] : v < 0)
-                return td_fail(err, TD_MISMATCH, "input %s: dim %u is %lld, the model wants %lld", t->name, d, (long long)v, (long long)t->max_dims[d]);
+                return td_fail(err, TD_MISMATCH, "input %s: dim %u is %lld, the model wants %lld", t->name, d,
+                               (long long)v, (long long)t->max_dims[d]);
             if (a == TD_NO_AXIS) continue;
             if (sizes[a] >= 0 && sizes[a] != v)
-                return td_fail(err, TD_MISMATCH, "input %s: dim %u is %lld, that of another input which goes with it %lld", t->name, d,
+                return td_fail(err, TD_MISMATCH,
+                               "input %s: dim %u is %lld, that of another input which goes with it %lld", t->name, d,
                                (long long)v, (long long)sizes[a]);
             sizes[a] = v;
         }
@@ -180,7 +200,8 @@ static bool fits(const td_resident_t *r, uint32_t bucket, const int64_t *sizes) 
     return true;
 }
 
-td_status_t td_bucket_pick(const td_resident_t *r, const td_run_tensor_t *inputs, int64_t *sizes, td_bucket_t **out, td_err_t *err) {
+td_status_t td_bucket_pick(const td_resident_t *r, const td_run_tensor_t *inputs, int64_t *sizes, td_bucket_t **out,
+                           td_err_t *err) {
     td_status_t st = read_sizes(r, inputs, sizes, err);
     if (st != TD_OK) return st;
     for (uint32_t k = 0; k < r->n_buckets; k++)
@@ -192,13 +213,15 @@ td_status_t td_bucket_pick(const td_resident_t *r, const td_run_tensor_t *inputs
         for (uint32_t d = 0; d < r->info.inputs[i].rank; d++) {
             uint32_t a = r->input_axes[i][d];
             if (a != TD_NO_AXIS && sizes[a] > r->info.inputs[i].max_dims[d])
-                return td_fail(err, TD_MISMATCH, "input %s: dim %u is %lld, the largest bucket has %lld", r->info.inputs[i].name, d,
+                return td_fail(err, TD_MISMATCH, "input %s: dim %u is %lld, the largest bucket has %lld",
+                               r->info.inputs[i].name, d,
                                (long long)sizes[a], (long long)r->info.inputs[i].max_dims[d]);
         }
     return td_fail(err, TD_MISMATCH, "no bucket of the model takes inputs of these sizes together");
 }
 
-void td_corner_copy(void *dst, const int64_t *to, const void *src, const int64_t *from, uint32_t rank, uint64_t elem, const void *fill) {
+void td_corner_copy(void *dst, const int64_t *to, const void *src, const int64_t *from, uint32_t rank, uint64_t elem,
+                    const void *fill) {
     int64_t idx[TD_LIMIT_RANK] = {0}, rows = 1;
     uint64_t total = elem;
     for (uint32_t d = 0; d < rank; d++) total *= (uint64_t)to[d];

@@ -185,7 +185,8 @@ static void mark_wanted(td_named_t *m) {
 /* Should it be loaded without being asked by a request? */
 static bool load_by_itself(const td_store_t *s, const td_version_t *v, bool active) {
     if (!v->wanted || v->stopped || v->has_task || *v->trouble || *v->model->trouble) return false;
-    if (v->resident) return !td_hash_equal(v->stamp, v->resident->stamp) && !(v->failed && td_hash_equal(v->tried, v->stamp));
+    bool failed = v->failed && td_hash_equal(v->tried, v->stamp);
+    if (v->resident) return !failed && !td_hash_equal(v->stamp, v->resident->stamp);
     if (hopeless(v) || v->evicted) return false;
     return v->asked || active || td_named_mode(s, v->model) == TD_LOAD_STARTUP;
 }
@@ -208,7 +209,8 @@ static void why_not(td_version_t *v) {
     else if (v->stopped) why = "unloaded by command";
     else if (!v->wanted) why = "not served: the model's rule for versions leaves it out";
     else if (!v->failed && !v->evicted) why = "not loaded yet: the first request loads it";
-    if (!v->failed && !v->evicted && v->model->config.load == TD_LOAD_EXPLICIT && !v->asked && why && v->wanted && !*v->trouble)
+    if (!v->failed && !v->evicted && v->model->config.load == TD_LOAD_EXPLICIT && !v->asked && why && v->wanted &&
+        !*v->trouble)
         why = "not loaded: `load: explicit` waits for a command";
     if (why) snprintf(v->reason, sizeof v->reason, "%s", why);
 }

@@ -84,14 +84,16 @@ static td_status_t load(td_store_t *s, td_command_t *c, td_named_t *m, td_err_t 
         v->stopped = v->evicted = v->failed = false;
         n++;
     }
-    if (!n) return td_fail(err, TD_NOTFOUND, "model %s has no version%s%s", m->name, *c->version_name ? " " : "", c->version_name);
+    if (!n) return td_fail(err, TD_NOTFOUND, "model %s has no version%s%s", m->name, *c->version_name ? " " : "",
+                           c->version_name);
     td_named_plan(s, m); /* which of them are wanted now */
     for (uint32_t i = 0; i < m->n; i++) {
         td_version_t *v = m->versions[i];
         bool named = *c->version_name;
         if (!meant(c, v) || (!v->wanted && !named)) continue;
         if (!v->wanted)
-            return td_fail(err, TD_USAGE, "model %s: the rule `versions` of its model.yaml leaves version %s out", m->name, v->name);
+            return td_fail(err, TD_USAGE, "model %s: the rule `versions` of its model.yaml leaves version %s out",
+                           m->name, v->name);
         if (*v->trouble || *m->trouble) return td_fail(err, TD_IO, "%s", *v->trouble ? v->trouble : m->trouble);
         v->asked = true;
         bool current = v->resident && td_hash_equal(v->resident->stamp, v->stamp);
@@ -172,9 +174,11 @@ td_status_t td_store_command(td_store_t *s, td_command_t *c, td_err_t *err) {
     c->kept = NULL;
     c->next = NULL;
     const char *version = c->version ? c->version : "";
-    if (!c->model || !*c->model || strchr(c->model, '/') || c->model[0] == '.' || strlen(c->model) >= sizeof c->model_name)
+    if (!c->model || !*c->model || strchr(c->model, '/') || c->model[0] == '.' ||
+        strlen(c->model) >= sizeof c->model_name)
         return td_fail(err, TD_USAGE, "'%.100s' is no name of a model", c->model ? c->model : "");
-    if (*version && !td_version_name_ok(version)) return td_fail(err, TD_USAGE, "'%.60s' is no version: a number", version);
+    if (*version && !td_version_name_ok(version)) return td_fail(err, TD_USAGE, "'%.60s' is no version: a number",
+                                                                 version);
     snprintf(c->model_name, sizeof c->model_name, "%s", c->model);
     snprintf(c->version_name, sizeof c->version_name, "%s", version);
     td_status_t st = c->n_files ? td_files_create(s, c->files, c->n_files, &c->kept, err) : TD_OK;

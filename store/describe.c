@@ -9,7 +9,8 @@
 bool td_io_is(const td_io_t *io, uint32_t index, const char *word) {
     char text[16];
     snprintf(text, sizeof text, "%u", index);
-    return !strcmp(word, text) || (io->name && !strcmp(io->name, word)) || (io->path && *io->path && !strcmp(io->path, word));
+    if (!strcmp(word, text) || (io->name && !strcmp(io->name, word))) return true;
+    return io->path && *io->path && !strcmp(io->path, word);
 }
 
 /* A tensor of the program by index, name or tree path. UINT32_MAX: none. */
@@ -23,12 +24,16 @@ static uint32_t find(const td_program_t *p, bool output, const char *word) {
 static td_status_t one_state(td_resident_t *r, const td_state_config_t *c, uint32_t k, td_err_t *err) {
     const td_bucket_t *b = &r->buckets[0];
     uint32_t in = find(b->program, false, c->input.text), out = find(b->program, true, c->output.text);
-    if (in == UINT32_MAX) return td_word_fail(&c->input, err, TD_MISMATCH, "state: the artifact has no parameter %.100s", c->input.text);
-    if (out == UINT32_MAX) return td_word_fail(&c->output, err, TD_MISMATCH, "state: the artifact has no result %.100s", c->output.text);
-    if (b->bound[in]) return td_word_fail(&c->input, err, TD_MISMATCH, "state: parameter %.100s is bound to a weight", c->input.text);
+    if (in == UINT32_MAX) return td_word_fail(&c->input, err, TD_MISMATCH,
+                                              "state: the artifact has no parameter %.100s", c->input.text);
+    if (out == UINT32_MAX) return td_word_fail(&c->output, err, TD_MISMATCH, "state: the artifact has no result %.100s",
+                                               c->output.text);
+    if (b->bound[in]) return td_word_fail(&c->input, err, TD_MISMATCH, "state: parameter %.100s is bound to a weight",
+                                          c->input.text);
     for (uint32_t i = 0; i < k; i++)
         if (r->state_inputs[i] == in || r->state_outputs[i] == out)
-            return td_word_fail(&c->input, err, TD_MISMATCH, "state: %.100s or %.100s stands twice", c->input.text, c->output.text);
+            return td_word_fail(&c->input, err, TD_MISMATCH, "state: %.100s or %.100s stands twice", c->input.text,
+                                c->output.text);
     td_err_t why = {0};
     for (uint32_t i = 0; i < r->n_buckets; i++)
         if (td_program_state_check(r->buckets[i].program, in, out, &why) != TD_OK)
@@ -37,8 +42,10 @@ static td_status_t one_state(td_resident_t *r, const td_state_config_t *c, uint3
     r->state_outputs[k] = out;
     r->state_bytes[k] = td_program_state_bytes(b->program, in);
     for (uint32_t i = 1; i < r->n_buckets; i++)
-        if (!td_shape_equal(td_program_input(r->buckets[i].program, in)->shape, td_program_input(b->program, in)->shape))
-            return td_word_fail(&c->input, err, TD_MISMATCH, "state: the buckets differ in the shape of %.100s", c->input.text);
+        if (!td_shape_equal(td_program_input(r->buckets[i].program, in)->shape,
+                            td_program_input(b->program, in)->shape))
+            return td_word_fail(&c->input, err, TD_MISMATCH, "state: the buckets differ in the shape of %.100s",
+                                c->input.text);
     return TD_OK;
 }
 
@@ -61,14 +68,16 @@ static td_status_t compare_buckets(const td_resident_t *r, const td_model_yaml_t
         const td_bucket_t *b = &r->buckets[k];
         bool same = td_program_input_count(b->program) == n && td_program_output_count(b->program) == m;
         if (!same)
-            return td_word_fail(&c->buckets.key, err, TD_MISMATCH, "the buckets differ in the number of parameters or results: %u and %u, %u and %u",
+            return td_word_fail(&c->buckets.key, err, TD_MISMATCH,
+                                "the buckets differ in the number of parameters or results: %u and %u, %u and %u",
                                 n, td_program_input_count(b->program), m, td_program_output_count(b->program));
         for (uint32_t i = 0; i < n + m; i++) {
             const td_io_t *x = i < n ? td_program_input(a->program, i) : td_program_output(a->program, i - n);
             const td_io_t *y = i < n ? td_program_input(b->program, i) : td_program_output(b->program, i - n);
             bool weights = i < n && (!a->bound[i] != !b->bound[i]);
             if (x->shape->type == y->shape->type && x->shape->rank == y->shape->rank && !weights) continue;
-            return td_word_fail(&c->buckets.key, err, TD_MISMATCH, "the buckets differ in type, rank or binding of %s %u",
+            return td_word_fail(&c->buckets.key, err, TD_MISMATCH,
+                                "the buckets differ in type, rank or binding of %s %u",
                                 i < n ? "parameter" : "result", i < n ? i : i - n);
         }
     }
@@ -96,7 +105,8 @@ static td_status_t list_visible(td_resident_t *r, td_err_t *err) {
     return TD_OK;
 }
 
-static td_status_t describe(td_resident_t *r, bool output, uint32_t index, const char *name, td_tensor_info_t *t, td_err_t *err) {
+static td_status_t describe(td_resident_t *r, bool output, uint32_t index, const char *name, td_tensor_info_t *t,
+                            td_err_t *err) {
     const td_program_t *first = r->buckets[0].program;
     const td_shape_t *s = (output ? td_program_output(first, index) : td_program_input(first, index))->shape;
     int64_t *dims = TD_NEW_N(&r->arena, int64_t, s->rank + 1u), *most = TD_NEW_N(&r->arena, int64_t, s->rank + 1u);
@@ -121,7 +131,8 @@ static td_status_t describe(td_resident_t *r, bool output, uint32_t index, const
     t->rank = s->rank;
     t->type = s->type;
     t->datatype = td_datatype_name(t->type);
-    return *t->datatype ? TD_OK : td_fail(err, TD_UNSUPPORTED, "%s: no tensor can have type %s", name, td_type_name(t->type));
+    return *t->datatype ? TD_OK : td_fail(err, TD_UNSUPPORTED, "%s: no tensor can have type %s", name,
+                                          td_type_name(t->type));
 }
 
 static const char *print_dims(const int64_t *dims, uint32_t rank, char *out, size_t size) {
@@ -134,14 +145,16 @@ static const char *print_dims(const int64_t *dims, uint32_t rank, char *out, siz
 
 static td_status_t check_config(const td_tensor_config_t *c, const td_tensor_info_t *t, td_err_t *err) {
     if (c->datatype.text && strcmp(c->datatype.text, t->datatype) != 0)
-        return td_word_fail(&c->datatype, err, TD_MISMATCH, "%s: datatype %.20s, the artifact has %s", t->name, c->datatype.text, t->datatype);
+        return td_word_fail(&c->datatype, err, TD_MISMATCH, "%s: datatype %.20s, the artifact has %s", t->name,
+                            c->datatype.text, t->datatype);
     if (!c->shaped) return TD_OK;
     bool same = c->rank == t->rank;
     for (uint32_t i = 0; same && i < t->rank; i++) same = c->dims[i] == t->dims[i];
     char have[200], want[200];
     return same ? TD_OK
                 : td_word_fail(&c->shape, err, TD_MISMATCH, "%s: shape %s, the artifact has %s", t->name,
-                               print_dims(c->dims, c->rank, want, sizeof want), print_dims(t->dims, t->rank, have, sizeof have));
+                               print_dims(c->dims, c->rank, want, sizeof want), print_dims(t->dims, t->rank, have,
+                                       sizeof have));
 }
 
 /* Two tensors of one name could not be told apart. */
@@ -180,7 +193,8 @@ static td_status_t name_states(td_resident_t *r, const td_model_yaml_t *c, td_er
     td_tensor_info_t *t = TD_NEW_N(&r->arena, td_tensor_info_t, r->info.n_states + 1u);
     if (!t) return td_arena_fail(&r->arena, err);
     td_status_t st = TD_OK;
-    for (uint32_t k = 0; k < r->info.n_states && st == TD_OK; k++) st = describe(r, false, r->state_inputs[k], c->states[k].input.text, &t[k], err);
+    for (uint32_t k = 0; k < r->info.n_states && st == TD_OK; k++) st = describe(r, false, r->state_inputs[k],
+            c->states[k].input.text, &t[k], err);
     r->info.states = t;
     return st;
 }

@@ -69,7 +69,8 @@ static td_status_t collect(td_store_t *s, const td_load_order_t *o, plan_t *p, t
     for (uint32_t i = 0; i < s->n_models; i++)
         for (uint32_t k = 0; k < s->models[i]->n; k++)
             if (may_go(s->models[i]->versions[k], o))
-                p->victims[p->n++] = (victim_t){.version = s->models[i]->versions[k], .resident = s->models[i]->versions[k]->resident};
+                p->victims[p->n++] = (victim_t){.version = s->models[i]->versions[k],
+                                                .resident = s->models[i]->versions[k]->resident};
     qsort(p->victims, p->n, sizeof *p->victims, by_use);
     for (td_resident_t *r = s->live; r; r = r->next_live) add_holders(p, r);
     qsort(p->holders, p->n_holders, sizeof *p->holders, by_what);
@@ -110,7 +111,8 @@ static void detach(td_store_t *s, const plan_t *p, uint32_t n, const td_load_ord
         v->dying++;
         v->evictions++;
         s->stats.evictions++;
-        snprintf(v->reason, sizeof v->reason, "evicted to make room for %s/%s; the next request loads it again", o->model, o->version);
+        snprintf(v->reason, sizeof v->reason, "evicted to make room for %s/%s; the next request loads it again",
+                 o->model, o->version);
         td_version_set_state(v);
     }
 }
@@ -131,7 +133,8 @@ static void destroy(td_store_t *s, const plan_t *p, uint32_t n, const td_load_or
 }
 
 /* One round: *out_gone models have gone. 0: no plan would do. */
-static td_status_t evict(td_store_t *s, const td_load_order_t *o, const uint64_t need[TD_BUDGET_DOMAINS], uint32_t *out_gone,
+static td_status_t evict(td_store_t *s, const td_load_order_t *o, const uint64_t need[TD_BUDGET_DOMAINS],
+                         uint32_t *out_gone,
                          td_err_t *err) {
     plan_t p = {.n = 0};
     *out_gone = 0;
@@ -152,7 +155,8 @@ static td_status_t evict(td_store_t *s, const td_load_order_t *o, const uint64_t
     return st;
 }
 
-td_status_t td_admit(td_store_t *s, const td_load_order_t *o, const uint64_t need[TD_BUDGET_DOMAINS], td_reservation_t *out,
+td_status_t td_admit(td_store_t *s, const td_load_order_t *o, const uint64_t need[TD_BUDGET_DOMAINS],
+                     td_reservation_t *out,
                      td_err_t *err) {
     char what[300];
     snprintf(what, sizeof what, "%s/%s", o->model, o->version);

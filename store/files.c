@@ -45,7 +45,8 @@ static td_status_t add(td_files_t *f, const td_override_t *o, td_err_t *err) {
     if (!(x->name = f->alloc->get(f->alloc->ctx, n, 16))) return td_fail(err, TD_NOMEM, "out of memory");
     memcpy(x->name, o->path, n);
     if (!td_charge_take(td_account_charge(f->account), o->bytes))
-        return td_fail(err, TD_LIMIT, "%s: the budget of host memory has no %llu bytes for it", o->path, (unsigned long long)o->bytes);
+        return td_fail(err, TD_LIMIT, "%s: the budget of host memory has no %llu bytes for it", o->path,
+                       (unsigned long long)o->bytes);
     x->bytes = o->bytes;
     x->fd = memfd_create(o->path, MFD_CLOEXEC);
     if (x->fd < 0) return td_fail(err, TD_IO, "%s: %s", o->path, strerror(errno));
@@ -54,7 +55,8 @@ static td_status_t add(td_files_t *f, const td_override_t *o, td_err_t *err) {
 
 td_status_t td_files_create(td_store_t *s, const td_override_t *v, uint32_t n, td_files_t **out, td_err_t *err) {
     const td_alloc_t *a = s->opts.alloc;
-    if (n > TD_LIMIT_STORE_OVERRIDES) return td_fail(err, TD_LIMIT, "%u files, at most %u", n, TD_LIMIT_STORE_OVERRIDES);
+    if (n > TD_LIMIT_STORE_OVERRIDES) return td_fail(err, TD_LIMIT, "%u files, at most %u", n,
+                                                     TD_LIMIT_STORE_OVERRIDES);
     td_files_t *f = a->get(a->ctx, sizeof *f, 16);
     if (!f) return td_fail(err, TD_NOMEM, "out of memory");
     *f = (td_files_t){.alloc = a, .account = s->file_account, .refs = 1};
@@ -93,7 +95,8 @@ static bool is_artifact(const char *name) {
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 static td_status_t add_name(td_arena_t *a, const char *name, const char **list, uint32_t *n, td_err_t *err) {
-    if (*n == TD_LIMIT_STORE_ARTIFACTS) return td_fail(err, TD_LIMIT, "over %d artifacts in one folder", TD_LIMIT_STORE_ARTIFACTS);
+    if (*n == TD_LIMIT_STORE_ARTIFACTS) return td_fail(err, TD_LIMIT, "over %d artifacts in one folder",
+                                                       TD_LIMIT_STORE_ARTIFACTS);
     list[*n] = td_arena_strndup(a, name, strlen(name));
     return list[*n] ? ((*n)++, TD_OK) : td_arena_fail(a, err);
 }
@@ -119,7 +122,8 @@ td_status_t td_artifact_names(const char *dir, const char *version, const td_fil
     return st;
 }
 
-const char *td_file_path(const char *dir, const char *version, const td_files_t *files, const char *name, td_arena_t *a) {
+const char *td_file_path(const char *dir, const char *version, const td_files_t *files, const char *name,
+                         td_arena_t *a) {
     if (!files) return td_arena_printf(a, "%s/%s", dir, name);
     size_t n = strlen(version);
     for (const td_file_t *f = files->first; f; f = f->next)

@@ -153,7 +153,8 @@ static void *keeper_main(void *arg) {
         poll(p, 2, wait_ms(next < scan_at ? next : scan_at, td_store_now(s)));
         uint64_t count;
         if (p[0].revents && read(s->wake_fd, &count, sizeof count) < 0) continue;
-        if (p[1].revents && drain_events(s) && scan_at > td_store_now(s) + SETTLE_NS) scan_at = td_store_now(s) + SETTLE_NS;
+        if (p[1].revents && drain_events(s) &&
+            scan_at > td_store_now(s) + SETTLE_NS) scan_at = td_store_now(s) + SETTLE_NS;
     }
 }
 

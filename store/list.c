@@ -21,7 +21,8 @@ static const char *labels_of(td_arena_t *a, const td_named_t *m, const td_versio
 
 static bool fill(td_store_t *s, td_arena_t *a, td_named_t *m, td_version_t *v, td_model_row_t *w) {
     const td_resident_t *r = v->resident;
-    *w = (td_model_row_t){.state = v->state, .pinned = td_version_pinned(v), .on_disk = v->on_disk, .load = td_named_mode(s, m),
+    *w = (td_model_row_t){.state = v->state, .pinned = td_version_pinned(v), .on_disk = v->on_disk,
+                          .load = td_named_mode(s, m),
                           .priority = m->config.priority, .loads = v->loads, .evictions = v->evictions,
                           .done = atomic_load(&v->done), .total = atomic_load(&v->total)};
     w->is_default = td_named_resolve(s, m, "") == v;
@@ -39,7 +40,8 @@ static bool fill(td_store_t *s, td_arena_t *a, td_named_t *m, td_version_t *v, t
 /* A model without a version to show for it has something to say nevertheless. */
 static bool fill_bare(td_arena_t *a, const td_named_t *m, td_model_row_t *w) {
     *w = (td_model_row_t){.version = "", .verdict = "", .artifact = "", .labels = "", .on_disk = m->on_disk};
-    return (w->name = text(a, m->name)) && (w->reason = text(a, *m->trouble ? m->trouble : "no version's folder is there"));
+    return (w->name = text(a, m->name)) &&
+        (w->reason = text(a, *m->trouble ? m->trouble : "no version's folder is there"));
 }
 
 td_status_t td_store_list(td_store_t *s, td_arena_t *arena, td_model_row_t **out, uint32_t *out_n, td_err_t *err) {

@@ -34,7 +34,10 @@ static bool take_out(td_store_t *s, td_task_t *t) {
 }
 
 void td_version_set_state(td_version_t *v) {
-    v->state = v->resident ? TD_MODEL_READY : v->has_task ? TD_MODEL_LOADING : v->dying ? TD_MODEL_UNLOADING : TD_MODEL_UNAVAILABLE;
+    v->state = v->resident   ? TD_MODEL_READY
+               : v->has_task ? TD_MODEL_LOADING
+               : v->dying    ? TD_MODEL_UNLOADING
+                             : TD_MODEL_UNAVAILABLE;
 }
 
 void td_load_queue(td_store_t *s, td_version_t *v, bool may_evict, bool commanded) {
@@ -129,7 +132,8 @@ static td_want_t *take_wants(td_version_t *v) {
 }
 
 /* Lock held. The wants that waited, with their leases on success. */
-static td_want_t *loaded(td_store_t *s, td_version_t *v, td_hash_t stamp, td_resident_t *r, td_status_t st, const td_err_t *err) {
+static td_want_t *loaded(td_store_t *s, td_version_t *v, td_hash_t stamp, td_resident_t *r, td_status_t st,
+                         const td_err_t *err) {
     v->has_task = false;
     v->tried = stamp;
     v->failed = st != TD_OK && lasting(st);
@@ -204,7 +208,8 @@ static void *load_main(void *arg) {
     td_store_t *s = arg;
     pthread_mutex_lock(&s->lock);
     for (;;) {
-        while (!s->dead && (!s->queue || s->closing) && !(s->closing && !s->running)) pthread_cond_wait(&s->work, &s->lock);
+        while (!s->dead && (!s->queue || s->closing) && !(s->closing && !s->running)) pthread_cond_wait(&s->work,
+                &s->lock);
         td_resident_t *r = s->dead;
         td_task_t *t = s->queue;
         if (!r && s->closing) break;

@@ -32,9 +32,11 @@ static void draw_on(td_resident_t *r, td_reservation_t *res) {
 static td_status_t make_program(td_store_t *s, const td_load_order_t *o, td_resident_t *r, const td_survey_t *v,
                                 const td_surveyed_t *a, td_bucket_t *b, td_err_t *err) {
     const td_alloc_t *alloc = td_heap_alloc(r->heap), *passing = td_heap_alloc(v->heap);
-    td_artifact_opts_t opts = {.table = s->payloads, .alloc = passing, .charge = &r->payload_draw.charge, .progress = o->done,
+    td_artifact_opts_t opts = {.table = s->payloads, .alloc = passing, .charge = &r->payload_draw.charge,
+                               .progress = o->done,
                                .cancel = o->cancel};
-    td_program_opts_t p = {.dev = s->opts.device, .alloc = alloc, .constants = s->constants, .charge = &r->binding_draw.charge, .states = a->states};
+    td_program_opts_t p = {.dev = s->opts.device, .alloc = alloc, .constants = s->constants,
+                           .charge = &r->binding_draw.charge, .states = a->states};
     td_artifact_t *art = NULL;
     td_module_t *m = NULL;
     td_status_t st = td_artifact_open_path(a->path, &opts, &art, err);
@@ -48,7 +50,8 @@ static td_status_t make_program(td_store_t *s, const td_load_order_t *o, td_resi
 /* It may have been replaced between survey and load. */
 static td_status_t same_inputs(const td_surveyed_t *a, const td_program_t *p, td_err_t *err) {
     bool same = td_program_input_count(p) == a->n_inputs;
-    for (uint32_t i = 0; same && i < a->n_inputs; i++) same = td_shape_equal(td_program_input(p, i)->shape, a->inputs[i].shape);
+    for (uint32_t i = 0; same && i < a->n_inputs; i++) same = td_shape_equal(td_program_input(p, i)->shape,
+                                                                             a->inputs[i].shape);
     return same ? TD_OK : td_fail(err, TD_MALFORMED, "%s changed while it was being loaded", a->name);
 }
 
@@ -68,7 +71,8 @@ static int by_size(const void *pa, const void *pb) {
     return a->size < b->size ? -1 : a->size > b->size;
 }
 
-static td_status_t make_buckets(td_store_t *s, const td_load_order_t *o, td_resident_t *r, const td_survey_t *v, td_err_t *err) {
+static td_status_t make_buckets(td_store_t *s, const td_load_order_t *o, td_resident_t *r, const td_survey_t *v,
+                                td_err_t *err) {
     r->buckets = TD_NEW_N(&r->arena, td_bucket_t, v->n);
     if (!r->buckets) return td_arena_fail(&r->arena, err);
     td_status_t st = TD_OK;
@@ -173,7 +177,8 @@ typedef struct attempt {
     bool refused;   /* by admission: a larger need would be too */
 } attempt_t;
 
-static td_status_t load(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_survey_t *v, attempt_t *a, td_err_t *err) {
+static td_status_t load(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_survey_t *v, attempt_t *a,
+                        td_err_t *err) {
     uint64_t need[TD_BUDGET_DOMAINS];
     td_reservation_t res;
     td_survey_need(s, v, a->trust, need);
@@ -202,7 +207,8 @@ static td_status_t start(td_store_t *s, const td_load_order_t *o, td_resident_t 
 }
 
 /* Allocators only say that there is nothing; the budget knows better. */
-static td_status_t tell_budget(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_status_t st, td_err_t *err) {
+static td_status_t tell_budget(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_status_t st,
+                               td_err_t *err) {
     uint64_t n = atomic_load(&r->program_draw.refused), m = atomic_load(&r->binding_draw.refused);
     if (!n) n = atomic_load(&s->survey_draw.refused);
     char what[300];

@@ -28,7 +28,8 @@ static td_status_t make_inputs(td_resident_t *r, td_run_slot_t *s, td_err_t *err
         s->room[i] = td_arena_align(&r->arena, td_io_host_bytes(sh) + 1, 64);
         if (!s->room[i]) return td_arena_fail(&r->arena, err);
     }
-    for (uint32_t k = 0; k < r->info.n_states; k++) s->states[k] = (td_run_state_t){.input = r->state_inputs[k], .output = r->state_outputs[k]};
+    for (uint32_t k = 0; k < r->info.n_states; k++) s->states[k] = (td_run_state_t){.input = r->state_inputs[k],
+            .output = r->state_outputs[k]};
     return TD_OK;
 }
 
@@ -133,15 +134,18 @@ static td_status_t check_damage(const td_resident_t *r, uint64_t faults, td_err_
     return td_fail(err, TD_IO, "its weights are damaged: %s; reload it", why.text);
 }
 
-static td_status_t run_on(td_lease_t *l, const td_run_request_t *q, td_run_slot_t *s, const int64_t *sizes, td_err_t *err) {
+static td_status_t run_on(td_lease_t *l, const td_run_request_t *q, td_run_slot_t *s, const int64_t *sizes,
+                          td_err_t *err) {
     td_resident_t *r = l->resident;
     td_status_t st = TD_OK;
-    for (uint32_t i = 0; i < r->info.n_inputs; i++) s->inputs[r->visible_inputs[i]] = take_input(r, s, i, &q->inputs[i]);
+    for (uint32_t i = 0; i < r->info.n_inputs; i++) s->inputs[r->visible_inputs[i]] = take_input(r, s, i,
+            &q->inputs[i]);
     if (l->sequence) {
         st = td_sequence_prepare(l->sequence, s->binding, q->states, err);
         for (uint32_t k = 0; k < r->info.n_states && st == TD_OK; k++) s->states[k].memory = l->sequence->memory[k];
     }
-    td_run_args_t args = {.inputs = s->inputs, .outputs = s->outputs, .states = s->states, .n_states = r->info.n_states, .cancel = q->cancel};
+    td_run_args_t args = {.inputs = s->inputs, .outputs = s->outputs, .states = s->states, .n_states = r->info.n_states,
+                          .cancel = q->cancel};
     uint64_t faults = td_guard_faults();
     if (st == TD_OK) {
         atomic_store_explicit(&s->since_ns, td_now_ns(td_clock_system()), memory_order_relaxed);
@@ -159,7 +163,8 @@ td_status_t td_lease_run(td_lease_t *l, const td_run_request_t *q, td_run_slot_t
     int64_t sizes[TD_AXES_MOST];
     td_bucket_t *b = NULL;
     if (r->info.n_states && !l->sequence)
-        return td_fail(err, TD_USAGE, "model %s keeps state: a request must belong to a sequence (sequence_id, sequence_start)", r->info.name);
+        return td_fail(err, TD_USAGE, "model %s keeps state: a request must belong to a sequence (sequence_id, "
+                       "sequence_start)", r->info.name);
     td_status_t st = td_bucket_pick(r, q->inputs, sizes, &b, err);
     if (st != TD_OK) return td_prefix(err, st, "model %s", r->info.name);
     td_run_slot_t *s = take_slot(b);

@@ -81,7 +81,8 @@ td_status_t td_st_match(const td_st_tensor_t *t, const td_shape_t *s, td_err_t *
     if (same) return TD_OK;
     char have[160], need[160];
     return td_fail(err, TD_MISMATCH, "tensor is %s, the artifact wants %s (dtype %s)",
-                   print_tensor(t, have, sizeof have), td_shape_print(s, false, need, sizeof need), want ? want : "none");
+                   print_tensor(t, have, sizeof have), td_shape_print(s, false, need,
+                                                                      sizeof need), want ? want : "none");
 }
 
 static bool get_u64(const json_t *v, uint64_t *out) {

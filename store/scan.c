@@ -177,7 +177,8 @@ static td_status_t scan_model(scan_t *x, const char *name) {
     found_model_t *m = TD_NEW(&x->arena, found_model_t);
     const char *dir = td_arena_printf(&x->arena, "%s/%s", x->s->opts.dir, name);
     const char *yaml = dir ? td_arena_printf(&x->arena, "%s/model.yaml", dir) : NULL;
-    if (!m || !yaml || !(m->name = td_arena_strndup(&x->arena, name, strlen(name)))) return td_arena_fail(&x->arena, x->err);
+    if (!m || !yaml || !(m->name = td_arena_strndup(&x->arena, name, strlen(name)))) return td_arena_fail(&x->arena,
+            x->err);
     DIR *d = opendir(dir);
     if (!d && errno == ENOTDIR) return TD_OK; /* a stray file beside the models */
     m->next = x->models;

@@ -57,16 +57,19 @@ static void wait_for(td_sequence_t *q, td_want_t *w) {
 }
 
 /* A request that goes on with a sequence finds its resident here, whatever versions there are by now. */
-td_status_t td_sequence_want(td_store_t *s, td_named_t *m, td_want_t *w, bool *found, bool *out_waiting, td_err_t *err) {
+td_status_t td_sequence_want(td_store_t *s, td_named_t *m, td_want_t *w, bool *found, bool *out_waiting,
+                             td_err_t *err) {
     td_sequence_t *q = find(m, w);
     if (w->sequence_start) { /* a new one in its place */
         if (q && (q->busy || q->wants))
-            return td_fail(err, TD_USAGE, "model %s: sequence %s is executing; it cannot start again", m->name, q->name);
+            return td_fail(err, TD_USAGE, "model %s: sequence %s is executing; it cannot start again", m->name,
+                           q->name);
         if (q) end(s, q);
         return TD_OK;
     }
     if (!q)
-        return td_fail(err, TD_USAGE, "model %s: sequence %s has not been started, or has ended; send sequence_start", m->name,
+        return td_fail(err, TD_USAGE, "model %s: sequence %s has not been started, or has ended; send sequence_start",
+                       m->name,
                        w->sequence_name);
     *found = true;
     td_want_lease(s, w, q->resident);
@@ -80,7 +83,8 @@ static td_status_t create(td_store_t *s, td_want_t *w, td_sequence_t **out, td_e
     td_resident_t *r = w->lease.resident;
     uint32_t n = r->info.n_states;
     if (r->sequences >= r->sequence_max)
-        return td_fail(err, TD_LIMIT, "model %s has %u sequences, as many as its `sequence: max` allows", r->info.name, r->sequences);
+        return td_fail(err, TD_LIMIT, "model %s has %u sequences, as many as its `sequence: max` allows", r->info.name,
+                       r->sequences);
     td_sequence_t *q = a->get(a->ctx, sizeof *q, 16);
     void **memory = a->get(a->ctx, n * sizeof *memory, 16);
     if (!q || !memory) {
@@ -89,7 +93,8 @@ static td_status_t create(td_store_t *s, td_want_t *w, td_sequence_t **out, td_e
         return td_fail(err, TD_NOMEM, "out of memory");
     }
     memset(memory, 0, n * sizeof *memory);
-    *q = (td_sequence_t){.resident = r, .model = r->version->model, .hash = w->sequence_hash, .memory = memory, .n_memory = n,
+    *q = (td_sequence_t){.resident = r, .model = r->version->model, .hash = w->sequence_hash, .memory = memory,
+                         .n_memory = n,
                          .fresh = true, .used_ns = td_store_now(s)};
     memcpy(q->name, w->sequence_name, sizeof q->name);
     q->next = q->model->sequences;
@@ -107,7 +112,9 @@ td_status_t td_sequence_join(td_store_t *s, td_want_t *w, bool *out_waiting, td_
     td_named_t *m = r->version->model;
     td_sequence_t *q = find(m, w);
     td_status_t st = TD_OK;
-    if (!r->info.n_states) st = td_fail(err, TD_USAGE, "model %s keeps no state (its model.yaml has no `state`), so it has no sequences", m->name);
+    if (!r->info.n_states)
+        st = td_fail(err, TD_USAGE, "model %s keeps no state (its model.yaml has no `state`), so it has no sequences",
+                     m->name);
     else if (q) st = td_fail(err, TD_USAGE, "model %s: sequence %s has been started twice", m->name, q->name);
     else st = create(s, w, &q, err);
     if (st != TD_OK) {
@@ -147,9 +154,11 @@ void td_sequence_expire(td_store_t *s, uint64_t now, uint64_t *next) {
         for (td_sequence_t *q = s->models[i]->sequences, *after; q; q = after) {
             after = q->next;
             uint64_t idle = q->resident->sequence_idle_ns;
-            if (q->busy || q->wants || !idle) continue;
-            if (now - q->used_ns >= idle) end(s, q);
-            else if (q->used_ns + idle < *next) *next = q->used_ns + idle;
+            if (!idle) continue;
+            bool busy = q->busy || q->wants;
+            uint64_t used = busy ? now : q->used_ns;
+            if (!busy && now - used >= idle) end(s, q);
+            else if (used + idle < *next) *next = used + idle;
         }
 }
 

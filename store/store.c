@@ -30,7 +30,8 @@ static td_status_t open_budget(td_store_t *s, td_err_t *err) {
     if (st == TD_OK) st = td_account_open(s->budget, 0, TD_CHARGE_PAYLOADS, "payloads", &s->payload_account, err);
     if (st == TD_OK) st = td_account_open(s->budget, n - 1, TD_CHARGE_PAYLOADS, "constants", &s->constant_account, err);
     if (st == TD_OK) st = td_account_open(s->budget, 0, TD_CHARGE_OVERHEAD, "loading", &s->loading_account, err);
-    if (st == TD_OK) st = td_budget_reserve(s->budget, (uint64_t[TD_BUDGET_DOMAINS]){survey_bytes(s)}, "the loading of models", &s->survey_memory, err);
+    if (st == TD_OK) st = td_budget_reserve(s->budget, (uint64_t[TD_BUDGET_DOMAINS]){survey_bytes(s)},
+                                            "the loading of models", &s->survey_memory, err);
     td_draw_init(&s->survey_draw, s->loading_account, &s->survey_memory);
     if (st == TD_OK) st = td_account_open(s->budget, 0, TD_CHARGE_OVERHEAD, "replaced files", &s->file_account, err);
     return st;

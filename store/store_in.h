@@ -113,7 +113,8 @@ td_status_t td_resident_describe(td_resident_t *r, const td_model_yaml_t *c, td_
 /* n slots for each bucket. */
 td_status_t td_resident_make_slots(td_resident_t *r, uint32_t n, td_err_t *err);
 /* The smallest bucket that takes these inputs; sizes: of the axes, TD_AXES_MOST of them. */
-td_status_t td_bucket_pick(const td_resident_t *r, const td_run_tensor_t *inputs, int64_t *sizes, td_bucket_t **out, td_err_t *err);
+td_status_t td_bucket_pick(const td_resident_t *r, const td_run_tensor_t *inputs, int64_t *sizes, td_bucket_t **out,
+                           td_err_t *err);
 /* bucket_axes.c, once the visible tensors are known. */
 td_status_t td_resident_find_axes(td_resident_t *r, const td_model_yaml_t *c, td_err_t *err);
 /* dst of dims `to` gets src of dims `from` in its corner; the rest is the byte pattern of one element at fill, or
@@ -144,7 +145,8 @@ bool td_files_has_version(const td_files_t *f, const char *version);
 td_status_t td_artifact_names(const char *dir, const char *version, const td_files_t *files, td_arena_t *a,
                               const char ***out, uint32_t *out_n, td_err_t *err);
 /* Where that file can be opened. NULL: memory is gone. */
-const char *td_file_path(const char *dir, const char *version, const td_files_t *files, const char *name, td_arena_t *a);
+const char *td_file_path(const char *dir, const char *version, const td_files_t *files, const char *name,
+                         td_arena_t *a);
 
 /* ---- the catalog: catalog.c ---- */
 

@@ -136,9 +136,11 @@ static td_status_t copy_inputs(td_survey_t *v, const td_module_t *m, td_surveyed
         a->inputs[i].path = td_arena_strndup(&v->arena, path, strlen(path));
         if (!a->inputs[i].name || !a->inputs[i].path) return td_arena_fail(&v->arena, err);
         const td_shape_t *sh = io->shape;
-        td_status_t st = td_shape_make(&v->arena, sh->type, sh->rank, sh->dims, sh->minor_to_major, &a->inputs[i].shape, err);
+        td_status_t st = td_shape_make(&v->arena, sh->type, sh->rank, sh->dims, sh->minor_to_major, &a->inputs[i].shape,
+                                       err);
         if (st != TD_OK) return st;
-        for (uint32_t k = 0; k < v->config.n_states; k++) a->states[i] |= td_io_is(&a->inputs[i], i, v->config.states[k].input.text);
+        for (uint32_t k = 0; k < v->config.n_states; k++) a->states[i] |= td_io_is(&a->inputs[i], i,
+                v->config.states[k].input.text);
     }
     return TD_OK;
 }
@@ -153,7 +155,8 @@ static td_status_t measure(td_store_t *s, td_survey_t *v, const candidate_t *c, 
     if (stat(c->path, &b) == 0) v->file_bytes += (uint64_t)b.st_size;
     v->names = v->n == 1 ? c->name : td_arena_printf(&v->arena, "%s,%s", v->names, c->name);
     if (!v->names) return td_arena_fail(&v->arena, err);
-    if (c->judged && (v->n == 1 || (c->verdict.leaves && c->verdict.leaves < v->leave_day))) v->leave_day = c->verdict.leaves;
+    if (c->judged && (v->n == 1 || (c->verdict.leaves &&
+                                    c->verdict.leaves < v->leave_day))) v->leave_day = c->verdict.leaves;
     if (c->judged && c->verdict.kind != TD_VERDICT_COMPATIBLE && !*v->verdict)
         td_verdict_line(&c->verdict, v->verdict, sizeof v->verdict);
     uint64_t total = 0, resident = 0;
@@ -172,7 +175,8 @@ static td_status_t survey_artifacts(td_store_t *s, const td_load_order_t *o, td_
     for (uint32_t i = 0; i < k && st == TD_OK; i++) {
         candidate_t c = {0};
         st = choose(s, o, v, names, n, v->config.buckets.n ? v->config.buckets.items[i].text : "", &c, err);
-        if (st != TD_OK && v->config.buckets.n && !gone(st)) td_word_fail(&v->config.buckets.items[i], err, st, "%s", err->text);
+        if (st != TD_OK && v->config.buckets.n && !gone(st)) td_word_fail(&v->config.buckets.items[i], err, st, "%s",
+                                                                          err->text);
         if (st != TD_OK) break;
         st = measure(s, v, &c, err);
         drop(&c);
@@ -180,7 +184,8 @@ static td_status_t survey_artifacts(td_store_t *s, const td_load_order_t *o, td_
     return st;
 }
 
-static td_status_t survey_weights(td_store_t *s, const td_load_order_t *o, const td_charge_t *charge, const td_alloc_t *alloc,
+static td_status_t survey_weights(td_store_t *s, const td_load_order_t *o, const td_charge_t *charge,
+                                  const td_alloc_t *alloc,
                                   td_survey_t *v, td_err_t *err) {
     const char *own = NULL;
     if (o->files) {

@@ -54,7 +54,8 @@ static td_status_t want(td_store_t *s, td_want_t *w, bool *out_waiting, td_err_t
     }
     td_version_t *v = td_named_resolve(s, m, w->version);
     if (!v) {
-        if (w->version && *w->version) return td_fail(err, TD_NOTFOUND, "model %s has no version %.60s", m->name, w->version);
+        if (w->version && *w->version) return td_fail(err, TD_NOTFOUND, "model %s has no version %.60s", m->name,
+                                                      w->version);
         return td_fail(err, TD_NOTFOUND, "model %s has no version%s%s", m->name, *m->trouble ? ": " : "", m->trouble);
     }
     if (!v->resident) return wait_for_load(s, v, w, out_waiting, err);
@@ -73,7 +74,8 @@ td_status_t td_store_want(td_store_t *s, td_want_t *w, bool *out_waiting, td_err
     if (w->sequence && *w->sequence) {
         size_t n = strlen(w->sequence);
         if (n >= sizeof w->sequence_name)
-            return td_fail(err, TD_USAGE, "the sequence's id has %zu bytes, at most %zu are possible", n, sizeof w->sequence_name - 1);
+            return td_fail(err, TD_USAGE, "the sequence's id has %zu bytes, at most %zu are possible", n,
+                           sizeof w->sequence_name - 1);
         memcpy(w->sequence_name, w->sequence, n + 1);
         w->sequence_hash = td_hash_bytes(w->sequence, n).lo;
     } else if (w->sequence_start || w->sequence_end) {

@@ -142,7 +142,8 @@ START_TEST(small_budgets_swap_too) {
         for (int i = 0; i < 12; i++) {
             err.text[0] = 0;
             td_status_t st = use(s, i % 6, &err);
-            ck_assert_msg(st == TD_OK || (st == TD_LIMIT && strstr(err.text, "budget")), "%llu: %s", (unsigned long long)room, err.text);
+            ck_assert_msg(st == TD_OK || (st == TD_LIMIT && strstr(err.text, "budget")), "%llu: %s",
+                          (unsigned long long)room, err.text);
             fine += st == TD_OK;
         }
         ck_assert_msg(fine == 12 || room < 14 * one, "%d of 12 in %llu", fine, (unsigned long long)room);
@@ -189,7 +190,8 @@ START_TEST(equal_weights_are_there_once) {
     td_store_stats_t one = td_store_stats(s);
     ck_assert_uint_eq(one.payloads, 6);
     td_store_close(s);
-    shell("cd %s/m/2 && for b in b1 b2 b3 b4; do cp *_sxm.aot $b.aot; done && echo 'buckets: [b1, b2, b3, b4]' >> model.yaml", dir);
+    shell("cd %s/m/2 && for b in b1 b2 b3 b4; do cp *_sxm.aot $b.aot; done", dir);
+    shell("echo 'buckets: [b1, b2, b3, b4]' >> %s/m/2/model.yaml", dir);
     make_file("m/model.yaml", "versions: all\n");
     s = open_store();
     expect(s, "m", "1", TD_MODEL_READY, "");

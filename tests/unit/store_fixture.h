@@ -89,11 +89,13 @@ __attribute__((unused)) static const td_model_row_t *row(td_store_t *s, const ch
     return NULL;
 }
 
-__attribute__((unused)) static void expect(td_store_t *s, const char *name, const char *version, td_model_state_t state, const char *reason) {
+__attribute__((unused)) static void expect(td_store_t *s, const char *name, const char *version, td_model_state_t state,
+                                           const char *reason) {
     const td_model_row_t *r = row(s, name, version);
     ck_assert_msg(r != NULL, "%s/%s is not listed", name, version);
     ck_assert_msg(r->state == state, "%s/%s is %s: %s", name, version, td_model_state_name(r->state), r->reason);
-    ck_assert_msg(strstr(r->reason, reason) != NULL, "%s/%s: '%s' does not tell '%s'", name, version, r->reason, reason);
+    ck_assert_msg(strstr(r->reason, reason) != NULL, "%s/%s: '%s' does not tell '%s'", name, version, r->reason,
+                  reason);
 }
 
 /* ---- wants ---- */
@@ -163,7 +165,8 @@ __attribute__((unused)) static void ordered(td_command_t *c, td_status_t st, con
     answered(&o->answer.want, st, err);
 }
 
-__attribute__((unused)) static td_status_t tell(td_store_t *s, order_t *o, td_command_kind_t kind, const char *model, const char *version) {
+__attribute__((unused)) static td_status_t tell(td_store_t *s, order_t *o, td_command_kind_t kind, const char *model,
+                                                const char *version) {
     o->command.kind = kind;
     o->command.model = model;
     o->command.version = version;

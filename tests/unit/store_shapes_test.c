@@ -24,7 +24,8 @@ static void check_rows(const td_run_slot_t *slot, int64_t b, int64_t t) {
     ck_assert_uint_eq(bytes, (uint64_t)(b * t * 4));
     ck_assert_int_eq(y.dims[0], b);
     ck_assert_int_eq(y.dims[1], t);
-    for (int64_t i = 0; i < b * t; i++) ck_assert_float_eq(((const float *)y.data)[i], 2 * ((float)i + 1) + (float)(i % 3));
+    for (int64_t i = 0; i < b * t; i++) ck_assert_float_eq(((const float *)y.data)[i],
+                                                           2 * ((float)i + 1) + (float)(i % 3));
     td_run_tensor_t s = td_run_slot_output(slot, 1, &bytes);
     ck_assert_uint_eq(bytes, (uint64_t)(b * 4));
     for (int64_t r = 0; r < b; r++) {
@@ -87,8 +88,10 @@ static const struct {
     {"buckets: [b1t4, b4t4]\ninputs: [x, m]\naxes: {x: [b]}\n", "1 names, x has 2 dims"},
     {"buckets: [b1t4, b4t4]\npad: {z: 1}\n", "model.yaml:2: pad: there is no input z"},
     {"buckets: [b1t4, b4t4]\ninputs: [x]\n", "model.yaml:2: inputs names 1, the artifact has 2"},
-    {"buckets: [b1t4]\ninputs: [{name: x, shape: [1, 5]}, m]\n", "model.yaml:2: x: shape [1, 5], the artifact has [1, 4]"},
-    {"buckets: [b1t4]\noutputs: [{name: y, datatype: INT8}, s]\n", "model.yaml:2: y: datatype INT8, the artifact has FP32"},
+    {"buckets: [b1t4]\ninputs: [{name: x, shape: [1, 5]}, m]\n",
+     "model.yaml:2: x: shape [1, 5], the artifact has [1, 4]"},
+    {"buckets: [b1t4]\noutputs: [{name: y, datatype: INT8}, s]\n",
+     "model.yaml:2: y: datatype INT8, the artifact has FP32"},
     {"buckets: [b1t4]\noutputs: [y, y]\n", "y"},
     {"buckets: [b1t4]\nstate: [{input: nix, output: 0}]\n", "model.yaml:2: state: the artifact has no parameter nix"},
     {"buckets: [b1t4]\nstate: [{input: 0, output: 1}]\n", "model.yaml:2: state: "},
@@ -106,7 +109,8 @@ END_TEST
 
 /* ---- sequences: count' = count + x, out = 10 * count' ---- */
 
-static td_status_t step(td_store_t *s, const char *id, bool start, bool end, float add, float *out, const float *initial, td_err_t *err) {
+static td_status_t step(td_store_t *s, const char *id, bool start, bool end, float add, float *out,
+                        const float *initial, td_err_t *err) {
     answer_t a = {.want = {.sequence = id, .sequence_start = start, .sequence_end = end}};
     td_status_t st = ask(s, &a, "counter", "");
     if (st != TD_OK) {
@@ -238,7 +242,8 @@ int main(void) {
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, the_smallest_bucket_takes_it);
     tcase_add_test(c, inputs_are_filled_up_as_told);
-    tcase_add_loop_test(c, settings_are_checked_against_the_artifact, 0, (int)(sizeof bad_buckets / sizeof *bad_buckets));
+    tcase_add_loop_test(c, settings_are_checked_against_the_artifact, 0,
+                        (int)(sizeof bad_buckets / sizeof *bad_buckets));
     tcase_add_loop_test(c, state_stays_between_requests, 0, (int)(sizeof counters / sizeof *counters));
     tcase_add_test(c, a_sequence_ends_when_nothing_comes);
     tcase_add_test(c, a_sequence_keeps_its_version);

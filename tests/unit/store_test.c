@@ -5,7 +5,8 @@
 START_TEST(bad_models_keep_their_reasons) {
     make_file("stray", "x");
     shell("cd %s && mkdir -p .hidden no_version empty/1 garbage/1 key/1 fifo link gone/1 upload/1.partial", dir);
-    shell("cd %s && mkfifo fifo/1 && ln -s /nonexistent link/1 && mkfifo gone/1/model.aot && mkdir -p sub/1/model.aot", dir);
+    shell("cd %s && mkfifo fifo/1 && ln -s /nonexistent link/1 && mkfifo gone/1/model.aot && mkdir -p sub/1/model.aot",
+          dir);
     make_file("garbage/1/model.aot", "not an artifact");
     make_file("key/1/model.aot", "x");
     make_file("key/1/model.yaml", "inputs: [a]\nweight: [1]\n");
@@ -39,11 +40,16 @@ END_TEST
 /* What files can be; each with a clear reason, or served. */
 START_TEST(odd_files_are_survived) {
     put("rows_b1t4", "whole/1", NULL);
-    shell("cd %s && mkdir -p cut/1 sparse/1 huge/1 empty/1 linked/1 loop/1 elsewhere && head -c 3000 whole/1/model.aot > cut/1/model.aot", dir);
-    shell("cd %s && truncate -s 1G sparse/1/model.aot && truncate -s 3G huge/1/model.aot && : > empty/1/model.aot", dir);
-    shell("cd %s && ln -s ../../whole/1/model.aot linked/1/ && ln -s model.aot loop/1/model.aot && ln -s whole link_to_model", dir);
-    shell("cd %s && mkdir -p weights/1 && cp whole/1/model.aot weights/1/ && mkfifo weights/1/weights.safetensors", dir);
-    shell("cd %s && mkdir -p short/1 && cp whole/1/model.aot short/1/ && printf '\\377\\377' > short/1/weights.safetensors", dir);
+    shell("cd %s && mkdir -p cut/1 sparse/1 huge/1 empty/1 linked/1 loop/1", dir);
+    shell("cd %s && head -c 3000 whole/1/model.aot > cut/1/model.aot", dir);
+    shell("cd %s && truncate -s 1G sparse/1/model.aot && truncate -s 3G huge/1/model.aot && : > empty/1/model.aot",
+          dir);
+    shell("cd %s && ln -s ../../whole/1/model.aot linked/1/ && ln -s model.aot loop/1/model.aot", dir);
+    shell("ln -s whole %s/link_to_model", dir);
+    shell("cd %s && mkdir -p weights/1 && cp whole/1/model.aot weights/1/ && mkfifo weights/1/weights.safetensors",
+          dir);
+    shell("cd %s && mkdir -p short/1 && cp whole/1/model.aot short/1/", dir);
+    shell("printf '\\377\\377' > %s/short/1/weights.safetensors", dir);
     td_store_t *s = open_store();
     expect(s, "whole", "1", TD_MODEL_READY, "");
     expect(s, "cut", "1", TD_MODEL_UNAVAILABLE, "cut/1/model.aot");
@@ -85,7 +91,8 @@ END_TEST
 START_TEST(a_missing_directory_is_an_error) {
     td_store_t *s = NULL;
     td_err_t err = {0};
-    ck_assert_int_eq(td_store_open(&(td_store_opts_t){.dir = "/nonexistent/models", .device = device}, &s, &err), TD_IO);
+    ck_assert_int_eq(td_store_open(&(td_store_opts_t){.dir = "/nonexistent/models", .device = device}, &s, &err),
+                     TD_IO);
     ck_assert_ptr_nonnull(strstr(err.text, "/nonexistent/models"));
     ck_assert_ptr_null(s);
 }
@@ -144,7 +151,8 @@ START_TEST(a_new_version_takes_over_without_a_gap) {
     td_run_tensor_t in[2] = {{x, NULL}, {m, NULL}};
     td_run_slot_t *slot = NULL;
     td_err_t err = {0};
-    ck_assert_msg(td_lease_run(&old.want.lease, &(td_run_request_t){.inputs = in}, &slot, &err) == TD_OK, "%s", err.text);
+    ck_assert_msg(td_lease_run(&old.want.lease, &(td_run_request_t){.inputs = in}, &slot, &err) == TD_OK, "%s",
+                  err.text);
     uint64_t bytes = 0;
     const float *sum = td_run_slot_output(slot, 1, &bytes).data;
     ck_assert_uint_eq(bytes, 4);
@@ -190,7 +198,8 @@ START_TEST(directory_events_are_seen) {
     for (int i = 0; i < 2000 && !(row(s, "m", "2") && row(s, "m", "2")->state == TD_MODEL_READY); i++) usleep(5000);
     expect(s, "m", "2", TD_MODEL_READY, "");
     put("rows_b4t4", "other/1", NULL);
-    for (int i = 0; i < 2000 && !(row(s, "other", "1") && row(s, "other", "1")->state == TD_MODEL_READY); i++) usleep(5000);
+    for (int i = 0; i < 2000 && !(row(s, "other", "1") && row(s, "other",
+                                                              "1")->state == TD_MODEL_READY); i++) usleep(5000);
     expect(s, "other", "1", TD_MODEL_READY, "");
     td_store_close(s);
 }
