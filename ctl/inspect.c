@@ -20,7 +20,8 @@ static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "Print one JSON object", 0},
     {"streams", 's', NULL, 0, "Print the streams that runs have: what runs on which, and which events order them", 0},
     {"dot", 'g', NULL, 0, "With --streams: as a graph for Graphviz", 0},
-    {"device", 'd', "DEVICE", 0, "With --streams: as on that device; else every asynchronous body is on the stream it names", 0},
+    {"device", 'd', "DEVICE", 0, "With --streams: as on that device; else every asynchronous body is on the "
+                                 "stream it names", 0},
     {0},
 };
 
@@ -177,7 +178,8 @@ static int print_json(const ctl_load_t *l) {
 static td_status_t print_streams(const inspect_args_t *a, const td_module_t *m, td_err_t *err) {
     td_module_summary_t s = {0};
     td_module_summarize(m, &s);
-    return ctl_inspect_streams(m, s.name, a->device, a->dot ? CTL_STREAMS_DOT : a->json ? CTL_STREAMS_JSON : CTL_STREAMS_TEXT, err);
+    ctl_streams_form_t form = a->dot ? CTL_STREAMS_DOT : a->json ? CTL_STREAMS_JSON : CTL_STREAMS_TEXT;
+    return ctl_inspect_streams(m, s.name, a->device, form, err);
 }
 
 int ctl_inspect(int argc, char **argv) {

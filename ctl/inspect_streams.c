@@ -61,7 +61,8 @@ static void print_step(const td_stream_plan_t *p, uint32_t at) {
 }
 
 static void print_text(const td_stream_plan_t *p) {
-    printf("streams     %" PRIu32 "\npairs       %" PRIu32 "\nevents      %" PRIu32 "\n\n", p->n_lanes, p->n_pairs, p->n_events);
+    printf("streams     %" PRIu32 "\npairs       %" PRIu32 "\nevents      %" PRIu32 "\n\n", p->n_lanes, p->n_pairs,
+           p->n_events);
     print_lanes(p);
     if (p->n_pairs) putchar('\n');
     print_pairs(p);
@@ -81,7 +82,8 @@ static void quoted(const char *s) {
 
 static void dot_nodes(const td_stream_plan_t *p, uint32_t lane) {
     char name[40];
-    printf("  subgraph cluster_%" PRIu32 " {\n    label=\"lane %" PRIu32 ": %s\";\n", lane, lane, lane_name(p, lane, name));
+    printf("  subgraph cluster_%" PRIu32 " {\n    label=\"lane %" PRIu32 ": %s\";\n", lane, lane,
+           lane_name(p, lane, name));
     for (uint32_t i = 0; i < p->n_steps; i++) {
         const td_plan_step_t *s = &p->steps[i];
         if (s->lane != lane) continue;
@@ -149,8 +151,8 @@ static td_status_t print_json(const td_stream_plan_t *p, const char *name, td_er
     for (uint32_t i = 0; i < p->n_lanes; i++) json_array_append_new(lanes, lane_json(&p->lanes[i]));
     for (uint32_t i = 0; i < p->n_pairs; i++) json_array_append_new(pairs, pair_json(&p->pairs[i]));
     for (uint32_t i = 0; i < p->n_steps; i++) json_array_append_new(steps, step_json(&p->steps[i]));
-    json_t *root = json_pack("{s:o, s:I, s:o, s:o, s:o}", "module", ctl_json_text(name), "events", (json_int_t)p->n_events,
-                             "lanes", lanes, "pairs", pairs, "steps", steps);
+    json_t *root = json_pack("{s:o, s:I, s:o, s:o, s:o}", "module", ctl_json_text(name), "events",
+                             (json_int_t)p->n_events, "lanes", lanes, "pairs", pairs, "steps", steps);
     int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
     putchar('\n');
     json_decref(root);

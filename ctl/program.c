@@ -10,7 +10,8 @@
 long ctl_number(const char *arg, long most, struct argp_state *state, const char *what) {
     char *end;
     long v = strtol(arg, &end, 10);
-    if (end == arg || *end || v < 1 || v > most) argp_error(state, "%s %s is not a number from 1 to %ld", what, arg, most);
+    if (end == arg || *end || v < 1 || v > most)
+        argp_error(state, "%s %s is not a number from 1 to %ld", what, arg, most);
     return v;
 }
 

@@ -37,7 +37,8 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static const struct argp argp = {options, parse_opt, "ARTIFACT", "Run an artifact once, or N times for timing.", NULL, NULL, NULL};
+static const struct argp argp = {options, parse_opt, "ARTIFACT", "Run an artifact once, or N times for timing.",
+                                 NULL, NULL, NULL};
 
 typedef struct run {
     ctl_program_t p;

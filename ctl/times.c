@@ -78,8 +78,8 @@ static json_t *profile(const summary_t *s) {
 }
 
 static json_t *graphs(const td_graph_stats_t *g) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "graphs", (json_int_t)g->graphs, "refused", (json_int_t)g->refused,
-                     "launches", (json_int_t)g->launches, "captures", (json_int_t)g->captures, "updates",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "graphs", (json_int_t)g->graphs, "refused",
+                     (json_int_t)g->refused, "launches", (json_int_t)g->launches, "captures", (json_int_t)g->captures, "updates",
                      (json_int_t)g->updates, "reason", ctl_json_text(g->reason));
 }
 

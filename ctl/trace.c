@@ -40,8 +40,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state) {
     return ctl_source_option(&a->source, key, arg, state) ? 0 : ARGP_ERR_UNKNOWN;
 }
 
-static const struct argp argp = {options, parse_opt, "ARTIFACT", "Run an artifact and write when each thunk was at work, and on "
-                                 "which stream, for Perfetto or chrome://tracing.", NULL, NULL, NULL};
+static const struct argp argp = {options, parse_opt, "ARTIFACT",
+                                 "Run an artifact and write when each thunk was at work, and on which stream, for "
+                                 "Perfetto or chrome://tracing.", NULL, NULL, NULL};
 
 typedef struct writer {
     FILE *f;
@@ -57,8 +58,8 @@ static void write_event(writer_t *w, json_t *j) {
 }
 
 static json_t *about(const char *what, int64_t tid, json_t *value, const char *key) {
-    return json_pack("{s:s, s:s, s:i, s:I, s:{s:o}}", "ph", "M", "name", what, "pid", PID, "tid", (json_int_t)tid, "args",
-                     key, value);
+    return json_pack("{s:s, s:s, s:i, s:I, s:{s:o}}", "ph", "M", "name", what, "pid", PID, "tid", (json_int_t)tid,
+                     "args", key, value);
 }
 
 static void write_streams(writer_t *w, const td_program_t *p) {
@@ -76,8 +77,8 @@ static void write_streams(writer_t *w, const td_program_t *p) {
 
 static json_t *event(const td_trace_event_t *e) {
     return json_pack("{s:s, s:o, s:s, s:i, s:I, s:f, s:f, s:{s:I, s:f}}", "ph", "X", "name",
-                     ctl_json_text(*e->name ? e->name : e->kind), "cat", e->kind, "pid", PID, "tid", (json_int_t)e->lane, "ts",
-                     (double)e->start_ns / 1e3, "dur", (double)e->ns / 1e3, "args", "depth", (json_int_t)e->depth,
+                     ctl_json_text(*e->name ? e->name : e->kind), "cat", e->kind, "pid", PID, "tid",
+                     (json_int_t)e->lane, "ts", (double)e->start_ns / 1e3, "dur", (double)e->ns / 1e3, "args", "depth", (json_int_t)e->depth,
                      "enqueue_us", (double)e->enqueue_ns / 1e3);
 }
 
@@ -91,8 +92,8 @@ static void write_trace(writer_t *w, const ctl_program_t *p, const trace_args_t 
     fputs("\n],\"otherData\":", w->f);
     w->more = false;
     write_event(w, json_pack("{s:o, s:o, s:o, s:I, s:I}", "artifact", ctl_json_text(a->source.artifact), "device",
-                             ctl_json_text(a->source.device), "module", ctl_json_text(td_program_name(p->program)), "events",
-                             (json_int_t)n, "left_out", (json_int_t)left_out));
+                             ctl_json_text(a->source.device), "module", ctl_json_text(td_program_name(p->program)),
+                             "events", (json_int_t)n, "left_out", (json_int_t)left_out));
     fputs("}\n", w->f);
     if (left_out)
         fprintf(stderr, "thunkctl: %" PRIu64 " thunks are left out: --events %ld\n", left_out, a->events);

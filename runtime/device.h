@@ -102,16 +102,18 @@ typedef struct td_device_ops {
     void (*tape_destroy)(td_tape_t *t); /* NULL is fine */
     td_status_t (*stamp)(td_stream_t *s, td_tape_t *t, uint32_t i, td_err_t *err);
     td_status_t (*tape_read)(td_tape_t *t, uint32_t n, uint64_t *out_ns, td_err_t *err);
-    /* Graphs. Between begin and end nothing that is enqueued on the stream, or on one that waits for an event of it, runs:
-     * it is kept. All such streams must have been waited for by then. end: what was kept is what the graph does from now
-     * on (*updated: in place, which is cheaper); keep false, or an error: it is forgotten, and the graph does what it
-     * did, or nothing if that is lost. A graph is changed while it does not run. Only launching allocates nothing. */
+    /* Graphs. Between begin and end nothing that is enqueued on the stream, or on one that waits for an event of it,
+     * runs: it is kept. All such streams must have been waited for by then. end: what was kept is what the graph does
+     * from now on (*updated: in place, which is cheaper); keep false, or an error: it is forgotten, and the graph does
+     * what it did, or nothing if that is lost. A graph is changed while it does not run. Only launching allocates
+     * nothing. */
     td_status_t (*graph_create)(td_device_t *dev, td_graph_t **out, td_err_t *err);
     void (*graph_destroy)(td_graph_t *g); /* NULL is fine */
     td_status_t (*graph_begin)(td_graph_t *g, td_stream_t *s, td_err_t *err);
     td_status_t (*graph_end)(td_graph_t *g, td_stream_t *s, bool keep, bool *updated, td_err_t *err);
     td_status_t (*graph_launch)(td_graph_t *g, td_stream_t *s, td_err_t *err);
-    /* Has it failed for good: will every call fail? cause (may be NULL): its first failure. NULL: never. Thread: any. */
+    /* Has it failed for good: will every call fail? cause (may be NULL): its first failure. NULL: never. Thread:
+     * any. */
     bool (*failed)(td_device_t *dev, td_err_t *cause);
     /* Does work run on the stream now, and which kernel (NULL: none, or not known)? NULL: the device cannot tell.
      * Thread: any, while the stream exists. */
@@ -147,7 +149,8 @@ td_status_t td_host_device_open(const char *options, const td_alloc_t *alloc, td
 td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err); /* without options */
 /* A GPU through libcuda.so.1. options, with commas between them: the device first (a number, a UUID as "GPU-...", or
  * "auto": the best of them; without, the first), then cc=MAJOR.MINOR: only of that compute capability; graphs=off: none
- * (auto, the default: where programs allow it); driver=FILE: instead of libcuda.so.1. TD_NOTFOUND: no driver, or no such device. */
+ * (auto, the default: where programs allow it); driver=FILE: instead of libcuda.so.1. TD_NOTFOUND: no driver, or no
+ * such device. */
 td_status_t td_cuda_device_open(const char *options, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
 const char *td_cuda_device_choice(const td_device_t *dev); /* which one it is and why; "" if it is no CUDA device */
 /* Device memory within a budget: mem_get after the charge (NULL: none) has agreed. A refusal is TD_LIMIT and says

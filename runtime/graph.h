@@ -9,7 +9,8 @@
  * enqueued plainly when the addresses are not those of the run before, so that the first run, in which libraries and
  * the driver set themselves up, is plain; else it is captured, in place of what was captured for other addresses, and
  * launched. What cannot be captured stays plain for good, and the reason is told (td_binding_graphs). Runs with a
- * trace or a profile have no graphs. Thread: that of the binding; planning and capturing allocate, launching does not. */
+ * trace or a profile have no graphs. Thread: that of the binding. Planning and capturing allocate, launching does
+ * not. */
 #ifndef TD_RUNTIME_GRAPH_H
 #define TD_RUNTIME_GRAPH_H
 

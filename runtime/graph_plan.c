@@ -83,7 +83,8 @@ static void plan_seq(plan_t *p, const td_seq_t *s, bool in_loop) {
             g->pieces[g->n_pieces].n = n;
             g->piece_of[t->number] = ++g->n_pieces;
         } else if (!n) {
-            for (uint32_t k = 0; k < t->n_seqs; k++) plan_seq(p, &t->seqs[k], in_loop || t->kind->enqueue == td_while_enqueue);
+            bool inner = in_loop || t->kind->enqueue == td_while_enqueue;
+            for (uint32_t k = 0; k < t->n_seqs; k++) plan_seq(p, &t->seqs[k], inner);
         } else if (!p->why) {
             no(p, t, "is too little for a graph");
         }
@@ -112,6 +113,7 @@ td_status_t td_graphs_create(const td_program_t *prog, td_arena_t *arena, td_gra
         snprintf(g->stats.reason, sizeof g->stats.reason, "%s %s", path, p.cause);
     }
     td_status_t st = TD_OK;
-    for (uint32_t i = 0; i < g->n_pieces && !st; i++) st = prog->dev->ops->graph_create(prog->dev, &g->pieces[i].graph, err);
+    for (uint32_t i = 0; i < g->n_pieces && !st; i++)
+        st = prog->dev->ops->graph_create(prog->dev, &g->pieces[i].graph, err);
     return st;
 }

@@ -83,7 +83,8 @@ td_status_t td_binding_profile(td_binding_t *b, td_err_t *err);
 const td_profile_row_t *td_binding_profile_rows(const td_binding_t *b, uint32_t *n);
 
 /* What was at work when, in the latest run: a row for each thunk, a loop's for each iteration, and for what brings
- * inputs and outputs. Times are the stream's; on one that waits for another, the wait counts for the thunk that waits. */
+ * inputs and outputs. Times are the stream's; on one that waits for another, the wait is the time of the thunk that
+ * waits. */
 typedef struct td_trace_event {
     const char *kind, *name; /* live as long as the program */
     uint32_t lane, depth;    /* td_program_lane; thunks that it is nested in */
@@ -103,11 +104,11 @@ const char *td_stream_use_name(td_stream_use_t use); /* "main", "compute", "comm
 
 /* Graphs of the device (td_device_t.graphs) that a binding's runs are made of: runtime/graph.h. */
 typedef struct td_graph_stats {
-    uint32_t graphs;    /* parts of the program that are or may become graphs; the program as a whole: 1, and no reason */
+    uint32_t graphs;    /* parts of the program that are or may become graphs; all of it in one: 1, and no reason */
     uint32_t refused;   /* of them: could not be captured, and are enqueued thunk by thunk for good */
     uint64_t launches;  /* of graphs, since the binding is there */
     uint64_t captures, updates; /* updates: of captures, those that only brought new addresses */
-    char reason[400];   /* why something is in no graph, of the latest refusal or else the program's first such thunk; "" */
+    char reason[400];   /* why something is in no graph: of the latest refusal, or of the first such thunk; "" */
 } td_graph_stats_t;
 /* Thread: that of the binding, between its runs. */
 void td_binding_graphs(const td_binding_t *b, td_graph_stats_t *out);

@@ -88,7 +88,7 @@ struct td_binding {
     uint32_t *state_readers;                  /* by state: what has to be copied from its memory yet */
     bool *kept;                               /* by output: belongs to a state */
     struct td_graphs *graphs;                 /* NULL: the device has none */
-    _Atomic(uint32_t) phase;                  /* where.c: td_phase_t, and in the bits above 8 the lane that is drained */
+    _Atomic(uint32_t) phase;                  /* where.c: td_phase_t; in the bits above 8: the lane that is drained */
     td_run_t run;
 };
 typedef enum td_phase { TD_PHASE_IDLE, TD_PHASE_INPUTS, TD_PHASE_THUNKS, TD_PHASE_DRAIN } td_phase_t;

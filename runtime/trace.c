@@ -15,7 +15,8 @@ td_status_t td_trace_create(td_device_t *dev, const td_alloc_t *alloc, uint32_t 
     *t = (td_trace_t){.dev = dev, .alloc = alloc, .most = most};
     t->events = alloc->get(alloc->ctx, most * sizeof *t->events, 16);
     t->stamps = alloc->get(alloc->ctx, (2ull * most + 1) * sizeof *t->stamps, 16);
-    td_status_t st = t->events && t->stamps ? TD_OK : td_fail(err, TD_NOMEM, "no memory for a trace of %u events", most);
+    td_status_t st = TD_OK;
+    if (!t->events || !t->stamps) st = td_fail(err, TD_NOMEM, "no memory for a trace of %u events", most);
     if (!st) st = dev->ops->tape_create(dev, 2 * most + 1, &t->tape, err);
     if (st) td_trace_destroy(t);
     else *out = t;

@@ -117,6 +117,15 @@ typedef struct cublasContext *cublasHandle_t;
      int lda, void *b, int ldb)
 #define TD_BLAS_TRSM_BATCHED (cublasHandle_t handle, int side, int uplo, int trans, int diag, int m, int n,            \
                               const void *alpha, const void *const *a, int lda, void *const *b, int ldb, int batch)
+#define TD_BLAS_SYRK                                                                                                   \
+    (cublasHandle_t handle, int uplo, int trans, int n, int k, const void *alpha, const void *a, int lda,              \
+     const void *beta, void *c, int ldc)
+#define TD_BLAS_GETRF_BATCHED                                                                                          \
+    (cublasHandle_t handle, int n, void *const *a, int lda, int *pivots, int *info, int batch)
+/* info: one, on the host */
+#define TD_BLAS_GEQRF_BATCHED                                                                                          \
+    (cublasHandle_t handle, int m, int n, void *const *a, int lda, void *const *tau, int *info, int batch)
+enum { CUBLAS_POINTER_MODE_HOST = 0, CUBLAS_POINTER_MODE_DEVICE = 1 }; /* of alpha and beta */
 #define TD_BLAS_SYMBOLS(X)                                                                                             \
     X(1, cublasStatus_t, cublasCreate_v2, (cublasHandle_t *handle))                                                    \
     X(1, cublasStatus_t, cublasDestroy_v2, (cublasHandle_t handle))                                                    \
@@ -131,7 +140,20 @@ typedef struct cublasContext *cublasHandle_t;
     X(1, cublasStatus_t, cublasStrsmBatched, TD_BLAS_TRSM_BATCHED)                                                     \
     X(1, cublasStatus_t, cublasDtrsmBatched, TD_BLAS_TRSM_BATCHED)                                                     \
     X(1, cublasStatus_t, cublasCtrsmBatched, TD_BLAS_TRSM_BATCHED)                                                     \
-    X(1, cublasStatus_t, cublasZtrsmBatched, TD_BLAS_TRSM_BATCHED)
+    X(1, cublasStatus_t, cublasZtrsmBatched, TD_BLAS_TRSM_BATCHED)                                                     \
+    X(1, cublasStatus_t, cublasSetPointerMode_v2, (cublasHandle_t handle, int mode))                                   \
+    X(1, cublasStatus_t, cublasSsyrk_v2, TD_BLAS_SYRK)                                                                 \
+    X(1, cublasStatus_t, cublasDsyrk_v2, TD_BLAS_SYRK)                                                                 \
+    X(1, cublasStatus_t, cublasCsyrk_v2, TD_BLAS_SYRK)                                                                 \
+    X(1, cublasStatus_t, cublasZsyrk_v2, TD_BLAS_SYRK)                                                                 \
+    X(1, cublasStatus_t, cublasSgetrfBatched, TD_BLAS_GETRF_BATCHED)                                                   \
+    X(1, cublasStatus_t, cublasDgetrfBatched, TD_BLAS_GETRF_BATCHED)                                                   \
+    X(1, cublasStatus_t, cublasCgetrfBatched, TD_BLAS_GETRF_BATCHED)                                                   \
+    X(1, cublasStatus_t, cublasZgetrfBatched, TD_BLAS_GETRF_BATCHED)                                                   \
+    X(1, cublasStatus_t, cublasSgeqrfBatched, TD_BLAS_GEQRF_BATCHED)                                                   \
+    X(1, cublasStatus_t, cublasDgeqrfBatched, TD_BLAS_GEQRF_BATCHED)                                                   \
+    X(1, cublasStatus_t, cublasCgeqrfBatched, TD_BLAS_GEQRF_BATCHED)                                                   \
+    X(1, cublasStatus_t, cublasZgeqrfBatched, TD_BLAS_GEQRF_BATCHED)
 
 typedef struct td_blas {
     TD_BLAS_SYMBOLS(TD_CUDA_LIB_MEMBER)

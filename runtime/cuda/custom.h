@@ -26,6 +26,10 @@ TD_CUDA_TARGET(threefry);
 TD_CUDA_TARGET(lu_pivots);
 TD_CUDA_TARGET(cholesky_update);
 TD_CUDA_TARGET(nothing);
+/* blas_factor.c: cuBLAS, or cuSOLVER where a batch is no one call */
+TD_CUDA_TARGET(getrf_any);
+TD_CUDA_TARGET(geqrf_any);
+TD_CUDA_TARGET(syrk);
 /* sparse.c, tridiagonal.c: cuSPARSE; sparse_convert.c: own kernels; geev_or_host: solver_values.c */
 TD_CUDA_TARGET(sparse_product);
 TD_CUDA_TARGET(sparse_convert);

@@ -147,7 +147,8 @@ static td_status_t parse(const char *text, options_t *o, td_err_t *err) {
         else if (n > 3 && !strncmp(p, "cc=", 3)) st = option(o->capability, CAPABILITY, p + 3, n - 3, err);
         else if (n && p == text && !memchr(p, '=', n)) st = option(o->selector, SELECTOR, p, n, err);
         else st = td_fail(err, TD_USAGE, "option '%.*s' of the CUDA device is none of: a number, a UUID or 'auto' (first), "
-                          "cc=MAJOR.MINOR (of that capability), graphs=auto|off, driver=FILE (instead of libcuda.so.1)", (int)n, p);
+                          "cc=MAJOR.MINOR (of that capability), graphs=auto|off, driver=FILE (instead of libcuda.so.1)",
+                          (int)n, p);
         if (st) return st;
         p += n + (p[n] == ',');
     }

@@ -10,8 +10,8 @@ struct td_graph {
 
 bool td_cuda_graphs_ready(const td_cuda_device_t *d) {
     const td_cuda_t *c = &d->cu;
-    return c->cuStreamBeginCapture_v2 && c->cuStreamEndCapture && c->cuGraphInstantiateWithFlags && c->cuGraphExecUpdate_v2 &&
-           c->cuGraphLaunch && c->cuGraphExecDestroy && c->cuGraphDestroy;
+    return c->cuStreamBeginCapture_v2 && c->cuStreamEndCapture && c->cuGraphInstantiateWithFlags &&
+           c->cuGraphExecUpdate_v2 && c->cuGraphLaunch && c->cuGraphExecDestroy && c->cuGraphDestroy;
 }
 
 td_status_t td_cuda_graph_create(td_device_t *dev, td_graph_t **out, td_err_t *err) {
@@ -58,7 +58,8 @@ td_status_t td_cuda_graph_end(td_graph_t *g, td_stream_t *s, bool keep, bool *up
     CUgraph graph = NULL;
     td_err_t dropped = {0};
     (void)td_cuda_enter(d, NULL); /* a poisoned device's streams end their capture, too */
-    td_status_t st = TD_CU(d, "graph", keep ? err : &dropped, cuStreamEndCapture, ((td_cuda_stream_t *)s)->handle, &graph);
+    CUstream q = ((td_cuda_stream_t *)s)->handle;
+    td_status_t st = TD_CU(d, "graph", keep ? err : &dropped, cuStreamEndCapture, q, &graph);
     if (!st && keep) st = instantiate(g, graph, updated, err);
     if (graph) d->cu.cuGraphDestroy(graph);
     return keep ? st : TD_OK;

@@ -134,8 +134,8 @@ static void tape_destroy(td_tape_t *t) {
 }
 static td_status_t stamp(td_stream_t *s, td_tape_t *t, uint32_t i, td_err_t *err) {
     t->at[i] = 0;
-    if (queue_of(s)) return td_queue_push(queue_of(s), &(td_item_t){.kind = TD_ITEM_STAMP, .u.stamp = &t->at[i]}, NULL, 0, err);
-    return td_item_run(&(td_item_t){.kind = TD_ITEM_STAMP, .u.stamp = &t->at[i]}, NULL, err);
+    const td_item_t item = {.kind = TD_ITEM_STAMP, .u.stamp = &t->at[i]};
+    return queue_of(s) ? td_queue_push(queue_of(s), &item, NULL, 0, err) : td_item_run(&item, NULL, err);
 }
 static td_status_t tape_read(td_tape_t *t, uint32_t n, uint64_t *out_ns, td_err_t *err) {
     (void)err;

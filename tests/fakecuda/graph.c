@@ -4,7 +4,11 @@
 
 #include "tests/fakecuda/capture.h"
 
-enum { LANES = 16, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURE_WRONG_STREAM = 908, UPDATE_FAILURE = 910 };
+enum {
+    LANES = 16,
+    CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905,
+    CAPTURE_WRONG_STREAM = 908, UPDATE_FAILURE = 910
+};
 
 typedef struct entry {
     enum { OP, RECORD, WAIT } kind;
@@ -126,7 +130,8 @@ CUresult fk_capture_unsafe(void) {
         if (c->ended || c->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
         if (!mine && c->mode != CU_STREAM_CAPTURE_MODE_GLOBAL) continue;
         c->invalid = true;
-        return fk_fault(FK_ARGUMENTS, CAPTURE_UNSUPPORTED, "memory changes while stream %u is capturing", c->lanes[0]->base.number);
+        return fk_fault(FK_ARGUMENTS, CAPTURE_UNSUPPORTED, "memory changes while stream %u is capturing",
+                        c->lanes[0]->base.number);
     }
     return CUDA_SUCCESS;
 }

@@ -3,20 +3,10 @@
  * given for it: without, the library takes memory of its own, which no budget knows. */
 #include <string.h>
 
-#include "runtime/cuda/blas.h"
-#include "tests/fakecuda/library.h"
-
-#define DECLARE(needed, type, name, args) FK_EXPORT type name args;
-TD_BLAS_SYMBOLS(DECLARE)
+#include "tests/fakecuda/lib_blas.h"
 
 enum { VERSION = 130100 };
-static const char HANDLE[] = "cuBLAS handle";
-typedef struct handle {
-    CUstream stream;
-    bool has_stream;
-    void *workspace;
-    size_t workspace_bytes;
-} handle_t;
+const char BLAS_HANDLE[] = "cuBLAS handle";
 
 const char *cublasGetStatusName(cublasStatus_t status) {
     return status == CUBLAS_STATUS_SUCCESS         ? "CUBLAS_STATUS_SUCCESS"
@@ -25,30 +15,30 @@ const char *cublasGetStatusName(cublasStatus_t status) {
 }
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
     FK_ENTER(cublasCreate_v2, 0);
-    void *h = fk_library_new(HANDLE, sizeof(handle_t));
+    void *h = fk_library_new(BLAS_HANDLE, sizeof(blas_handle_t));
     if (!h) return fk_leave(CUBLAS_STATUS_ALLOC_FAILED);
     memcpy(handle, &h, sizeof h);
     return fk_leave(CUBLAS_STATUS_SUCCESS);
 }
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
     FK_ENTER(cublasDestroy_v2, 0);
-    return fk_leave(fk_library_end(handle, HANDLE) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE);
+    return fk_leave(fk_library_end(handle, BLAS_HANDLE) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE);
 }
 cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version) {
     FK_ENTER(cublasGetVersion_v2, 0);
     *version = VERSION;
-    return fk_leave(fk_library_get(handle, HANDLE) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE);
+    return fk_leave(fk_library_get(handle, BLAS_HANDLE) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE);
 }
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, CUstream stream) {
     FK_ENTER(cublasSetStream_v2, 0);
-    handle_t *h = fk_library_get(handle, HANDLE);
+    blas_handle_t *h = fk_library_get(handle, BLAS_HANDLE);
     if (!h) return fk_leave(CUBLAS_STATUS_INVALID_VALUE);
-    *h = (handle_t){.stream = stream, .has_stream = true};
+    *h = (blas_handle_t){.stream = stream, .has_stream = true, .pointer_mode = h->pointer_mode};
     return fk_leave(CUBLAS_STATUS_SUCCESS);
 }
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes) {
     FK_ENTER(cublasSetWorkspace_v2, 0);
-    handle_t *h = fk_library_get(handle, HANDLE);
+    blas_handle_t *h = fk_library_get(handle, BLAS_HANDLE);
     if (!h || (uintptr_t)workspace % 256) return fk_leave(CUBLAS_STATUS_INVALID_VALUE);
     h->workspace = workspace;
     h->workspace_bytes = bytes;
@@ -94,11 +84,12 @@ static bool one_is_one(td_type_t type, const void *alpha) {
 
 static cublasStatus_t trsm(td_type_t type, cublasHandle_t handle, int side, int uplo, int trans, int diag, int m, int n,
                            const void *alpha, const void *a, int lda, const void *b, int ldb, int batch) {
-    const handle_t *h = fk_library_get(handle, HANDLE);
+    const blas_handle_t *h = fk_library_get(handle, BLAS_HANDLE);
     int wide = side == CUBLAS_SIDE_LEFT ? m : n;
     if (!h) return CUBLAS_STATUS_INVALID_VALUE;
     if (!h->has_stream || !h->workspace)
         return wrong("no stream or no workspace was set", h->has_stream, h->workspace_bytes);
+    if (h->pointer_mode != CUBLAS_POINTER_MODE_HOST) return wrong("pointer mode", (uint64_t)h->pointer_mode, 0);
     if (m < 1 || n < 1 || side < 0 || side > 1 || uplo < 0 || uplo > 1 || diag < 0 || diag > 1 || trans < 0 ||
         trans > 2)
         return wrong("sizes or options", (uint64_t)m, (uint64_t)n);

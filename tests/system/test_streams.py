@@ -103,7 +103,8 @@ class Streams(unittest.TestCase):
         r = inspect("mlp", "--streams", "--device", "host:nonsense")
         self.assertEqual(r.returncode, 2)
         self.assertIn("nonsense", r.stderr)
-        damaged = subprocess.run([BUILD / "thunkctl", "inspect", "--streams", "/dev/null"], capture_output=True, text=True)
+        damaged = subprocess.run([BUILD / "thunkctl", "inspect", "--streams", "/dev/null"], capture_output=True,
+                                 text=True)
         self.assertNotEqual(damaged.returncode, 0)
         self.assertEqual(damaged.stdout, "")
 

@@ -77,7 +77,8 @@ class Trace(unittest.TestCase):
         return rows
 
     def test_sample(self):
-        trace = self.trace(DIGITS / "h100_sxm.aot", "--weights", DIGITS / "weights.safetensors", inputs=[self.dir / "in.st"])
+        weights = DIGITS / "weights.safetensors"
+        trace = self.trace(DIGITS / "h100_sxm.aot", "--weights", weights, inputs=[self.dir / "in.st"])
         rows = self.check_form(trace)
         self.assertEqual([r["name"] for r in rows.values()], ["stream 0: main"])
         names = [e["name"] for e in rows[0]["events"]]

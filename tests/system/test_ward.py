@@ -110,7 +110,8 @@ class SlowRuns(Case):
         settings = {"store": store, "device": "host:delay=3", "queue_depth": 65536, "max_concurrent_streams": 65536}
         daemon = self.start(slow_run_ms=1, **settings)
         self.run_many(daemon)
-        self.assertRegex(daemon.text().decode(), r"digits/1: a run has taken 0\.0 s so far: .*main stream at thunks\[\d\] ")
+        told = r"digits/1: a run has taken 0\.0 s so far: .*main stream at thunks\[\d\] "
+        self.assertRegex(daemon.text().decode(), told)
         quiet = self.start(slow_run_ms=0, **settings)
         self.run_many(quiet)
         self.assertNotIn("so far", quiet.text().decode())

@@ -290,7 +290,8 @@ END_TEST
 static bool find_state(uint32_t *in, uint32_t *out) {
     for (*in = 0; *in < td_program_input_count(program); ++*in)
         for (*out = 0; *out < td_program_output_count(program); ++*out)
-            if (program->input_slot[*in] != UINT32_MAX && !td_program_state_check(program, *in, *out, NULL)) return true;
+            if (program->input_slot[*in] != UINT32_MAX && !td_program_state_check(program, *in, *out, NULL))
+                return true;
     return false;
 }
 static void run_with_state(void *memory, uint32_t in, uint32_t out, answer_t *to) {
@@ -346,8 +347,8 @@ START_TEST(refusals_are_told) {
     ck_assert_uint_eq(s.graphs, 1);
     ck_assert_uint_eq(s.refused, 1);
     ck_assert_uint_eq(s.launches, 0);
-    ck_assert_msg(strstr(s.reason, "thunks[0] (async_start)") == s.reason && strstr(s.reason, refusals[_i].reason), "%s",
-                  s.reason);
+    ck_assert_msg(strstr(s.reason, "thunks[0] (async_start)") == s.reason, "%s", s.reason);
+    ck_assert_msg(strstr(s.reason, refusals[_i].reason) != NULL, "%s", s.reason);
 }
 END_TEST
 

@@ -73,7 +73,8 @@ START_TEST(told_once) {
         ck_assert_uint_ge(told.ns, 1000000);
         ck_assert_str_eq(told.model, "m");
         ck_assert_str_eq(told.version, "3");
-        ck_assert_msg(strstr(told.where, "main stream at thunks[") && strstr(told.where, t->annotation), "%s", told.where);
+        ck_assert_msg(strstr(told.where, "main stream at thunks[") != NULL, "%s", told.where);
+        ck_assert_ptr_nonnull(strstr(told.where, t->annotation));
         atomic_store(&gate, 1);
         pthread_join(thread, NULL);
         ck_assert_int_eq(st, TD_OK);

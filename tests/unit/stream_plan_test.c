@@ -102,7 +102,8 @@ START_TEST(made_forms) {
     load(sample);
     rewrite();
     const td_stream_plan_t *p = plan(0);
-    /* 0 start(0) > 1 k, 2 done; 3 while > 4 start(1) > 5 k, 6 done; 7 start(100) > 8 start(2) > 9 k, 10 done; 11 done; … */
+    /* 0 start(0) > 1 k, 2 done; 3 while > 4 start(1) > 5 k, 6 done; 7 start(100) > 8 start(2) > 9 k, 10 done;
+     * 11 done; … */
     ck_assert_uint_ge(p->n_steps, 18);
     static const struct { td_plan_what_t what; uint32_t parent, depth; bool begins; } want[] = {
         {TD_PLAN_START, TD_NO_STEP, 0, true}, {TD_PLAN_WORK, 0, 1, true}, {TD_PLAN_DONE, TD_NO_STEP, 0, false},

@@ -101,7 +101,8 @@ static void follow(reader_t *r, const td_seq_t *s, uint32_t lane, uint32_t depth
             for (bool go = true; go;) { /* a condition, and a body unless it was the last */
                 if (!t->has_trip_count) follow(r, &t->seqs[0], lane, depth + 1, e);
                 const td_thunk_t *first = t->seqs[1].n ? &t->seqs[1].v[0] : NULL;
-                go = first && r->at < r->n && r->v[r->at].depth == depth + 1 && !strcmp(r->v[r->at].name, first->annotation);
+                const td_trace_event_t *now = r->at < r->n ? &r->v[r->at] : NULL;
+                go = first && now && now->depth == depth + 1 && !strcmp(now->name, first->annotation);
                 if (go) follow(r, &t->seqs[1], lane, depth + 1, e);
             }
         } else if (t->kind->enqueue == td_conditional_enqueue) {
@@ -274,7 +275,8 @@ START_TEST(where_the_main_stream_stands) {
     ck_assert(t->kernel && !t->skip);
     hold(t);
     char want[200];
-    snprintf(want, sizeof want, "thunks are enqueued; main stream at thunks[2] (%s) '%s'", t->kind->name, t->annotation);
+    snprintf(want, sizeof want, "thunks are enqueued; main stream at thunks[2] (%s) '%s'", t->kind->name,
+             t->annotation);
     ck_assert_str_eq(text, want);
 }
 END_TEST
