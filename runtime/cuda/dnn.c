@@ -26,8 +26,10 @@ void td_dnn_reason(const td_dnn_t *dnn, char *out, size_t room) {
     all[sizeof all - 1] = 0;
     char *end = all + strlen(all), *at = strstr(all, "Reason: ");
     while (end > all && end[-1] == '\n') *--end = 0;
-    if (at) at += strlen("Reason: ");
-    else at = strrchr(all, '\n') ? strrchr(all, '\n') + 1 : all;
+    if (at)
+        at += strlen("Reason: ");
+    else
+        at = strrchr(all, '\n') ? strrchr(all, '\n') + 1 : all;
     at[strcspn(at, "\n")] = 0;
     snprintf(out, room, "%s%.*s", *at ? ": " : "", (int)room - 3, at);
 }
@@ -79,28 +81,23 @@ const td_cuda_lib_t td_dnn_lib = {
 };
 
 /* ---- the launch ---- */
-static char *zeros_at(const td_dnn_kernel_t *k, void *scratch) {
-    return k->zeros ? (char *)td_align_up((uintptr_t)scratch, AREA_ALIGNMENT) : NULL;
-}
-static char *workspace_at(const td_dnn_kernel_t *k, void *scratch) {
-    if (!k->workspace) return NULL;
-    return (char *)td_align_up((uintptr_t)scratch, AREA_ALIGNMENT) + td_align_up(k->zeros, AREA_ALIGNMENT);
-}
+static uint64_t area(uint64_t bytes) { return td_align_up(bytes, AREA_ALIGNMENT); }
 uint64_t td_dnn_scratch(const td_dnn_kernel_t *k) {
-    uint64_t bytes = td_align_up(k->zeros, AREA_ALIGNMENT) + k->workspace;
+    uint64_t bytes = area(k->zeros) + area(k->spare) + k->workspace;
     return bytes ? bytes + AREA_ALIGNMENT : 0;
 }
 
 /* Addresses in the order of uids, then the workspace. */
-static td_status_t addresses(const td_dnn_kernel_t *k, void *const *bufs, void *scratch, void **out, td_err_t *err) {
+static td_status_t addresses(const td_dnn_kernel_t *k, void *const *bufs, char *base, const void **out, td_err_t *err) {
     for (uint32_t i = 0; i < k->n_tensors; i++) {
         int32_t f = k->from[i];
-        out[i] = f >= 0 ? bufs[f] : f == TD_DNN_ZEROS ? zeros_at(k, scratch) : (void *)(uintptr_t)&k->value;
+        out[i] = f >= 0 ? bufs[f] : f == TD_DNN_ZEROS ? base : base + area(k->zeros);
+        if (f <= TD_DNN_VALUE) out[i] = &k->values[TD_DNN_VALUE - f];
         if (f >= 0 && (uintptr_t)out[i] % TD_DNN_ALIGNMENT)
             return td_fail(err, TD_UNSUPPORTED, "%s: buffer %d lies at %p; cuDNN takes multiples of %d bytes", k->text,
                            f, out[i], TD_DNN_ALIGNMENT);
     }
-    out[k->n_tensors] = workspace_at(k, scratch);
+    out[k->n_tensors] = k->workspace ? base + area(k->zeros) + area(k->spare) : NULL;
     return TD_OK;
 }
 
@@ -110,7 +107,7 @@ static void drop_pack(td_dnn_kernel_t *k) {
 }
 /* A finished pack cannot be changed. That of the latest launch serves again while the addresses are the same, as they
  * are from run to run of one binding. */
-static td_status_t make_pack(td_dnn_kernel_t *k, void *const *at, td_err_t *err) {
+static td_status_t make_pack(td_dnn_kernel_t *k, const void *const *at, td_err_t *err) {
     const td_dnn_t *dnn = k->dnn;
     if (k->pack && !memcmp(at, k->packed, (k->n_tensors + 1) * sizeof *at)) return TD_OK;
     drop_pack(k);
@@ -136,9 +133,12 @@ static td_status_t make_pack(td_dnn_kernel_t *k, void *const *at, td_err_t *err)
 }
 
 static td_status_t execute(td_stream_t *s, td_dnn_kernel_t *k, void *const *bufs, void *scratch, td_err_t *err) {
-    void *at[TD_DNN_TENSORS + 1];
-    td_status_t st = addresses(k, bufs, scratch, at, err);
-    if (!st && k->zeros) st = td_cuda_memset32(s, zeros_at(k, scratch), 0, k->zeros, err);
+    const void *at[TD_DNN_TENSORS + 1];
+    char *base = (char *)area((uintptr_t)scratch);
+    td_status_t st = addresses(k, bufs, base, at, err);
+    if (!st && k->zeros) st = td_cuda_memset32(s, base, 0, k->zeros, err);
+    for (uint32_t i = 0; i < k->n_clear && !st; i++)
+        st = td_cuda_memset32(s, bufs[k->clear[i].buffer], 0, k->clear[i].bytes, err);
     if (st) return st;
     pthread_mutex_lock(&k->dnn->lock);
     st = make_pack(k, at, err);
@@ -154,7 +154,7 @@ static td_status_t execute(td_stream_t *s, td_dnn_kernel_t *k, void *const *bufs
 static td_status_t launch(td_stream_t *s, const td_kernel_t *base, void *const *bufs, uint32_t n, void *scratch,
                           td_err_t *err) {
     td_dnn_kernel_t *k = (td_dnn_kernel_t *)(uintptr_t)base; /* its pack changes */
-    if (n != k->n_bufs) return td_fail(err, TD_INTERNAL, "%s: %u buffers instead of %u", k->text, n, k->n_bufs);
+    if (n < k->n_bufs) return td_fail(err, TD_INTERNAL, "%s: %u buffers instead of %u", k->text, n, k->n_bufs);
     if (k->plan) return execute(s, k, bufs, scratch, err);
     return td_cuda_memset32(s, bufs[k->fill_buffer], 0, k->fill, err);
 }

@@ -23,13 +23,18 @@ typedef void *cudnnBackendDescriptor_t;
 typedef struct cudnnFilterStruct *cudnnFilterDescriptor_t;
 
 enum { CUDNN_DATA_FLOAT = 0, CUDNN_DATA_DOUBLE = 1, CUDNN_DATA_HALF = 2, CUDNN_DATA_INT8 = 3, CUDNN_DATA_INT32 = 4,
-    CUDNN_DATA_INT8x32 = 8, CUDNN_DATA_BFLOAT16 = 9, CUDNN_DATA_FP8_E4M3 = 12, CUDNN_DATA_FP8_E5M2 = 13 };
+    CUDNN_DATA_INT8x32 = 8, CUDNN_DATA_BFLOAT16 = 9, CUDNN_DATA_BOOLEAN = 11,
+    CUDNN_DATA_FP8_E4M3 = 12, CUDNN_DATA_FP8_E5M2 = 13 };
 enum { CUDNN_TENSOR_NCHW_VECT_C = 2 };
 enum { CUDNN_CONVOLUTION = 0, CUDNN_CROSS_CORRELATION = 1 };
 enum { CUDNN_DEFAULT_REORDER = 0 };
 enum { CUDNN_TENSOR_REORDERING_NONE = 0, CUDNN_TENSOR_REORDERING_INT8x32 = 1 };
-enum { CUDNN_POINTWISE_ADD = 0, CUDNN_POINTWISE_RELU_FWD = 100, CUDNN_POINTWISE_TANH_FWD = 101,
-    CUDNN_POINTWISE_SIGMOID_FWD = 102, CUDNN_POINTWISE_ELU_FWD = 103, CUDNN_POINTWISE_GELU_FWD = 104 };
+enum { CUDNN_POINTWISE_ADD = 0, CUDNN_POINTWISE_MUL = 1, CUDNN_POINTWISE_DIV = 6, CUDNN_POINTWISE_SUB = 9,
+    CUDNN_POINTWISE_EXP = 13, CUDNN_POINTWISE_LOG = 15, CUDNN_POINTWISE_RELU_FWD = 100, CUDNN_POINTWISE_TANH_FWD = 101,
+    CUDNN_POINTWISE_SIGMOID_FWD = 102, CUDNN_POINTWISE_ELU_FWD = 103, CUDNN_POINTWISE_GELU_FWD = 104,
+    CUDNN_POINTWISE_CMP_GT = 302, CUDNN_POINTWISE_CMP_GE = 303, CUDNN_POINTWISE_CMP_LT = 304,
+    CUDNN_POINTWISE_LOGICAL_AND = 400, CUDNN_POINTWISE_GEN_INDEX = 501, CUDNN_POINTWISE_BINARY_SELECT = 601 };
+enum { CUDNN_REDUCE_TENSOR_ADD = 0, CUDNN_REDUCE_TENSOR_MAX = 3 };
 enum { CUDNN_LAYER_NORM = 0 };
 enum { CUDNN_NORM_FWD_INFERENCE = 0, CUDNN_NORM_FWD_TRAINING = 1 };
 enum { CUDNN_HEUR_MODE_B = 1, CUDNN_HEUR_MODE_FALLBACK = 2, CUDNN_HEUR_MODE_A = 3 };
@@ -40,8 +45,8 @@ enum { /* cudnnBackendAttributeType_t */
     CUDNN_TYPE_HANDLE = 0, CUDNN_TYPE_DATA_TYPE = 1, CUDNN_TYPE_BOOLEAN = 2, CUDNN_TYPE_INT64 = 3, CUDNN_TYPE_FLOAT = 4,
     CUDNN_TYPE_DOUBLE = 5, CUDNN_TYPE_VOID_PTR = 6, CUDNN_TYPE_CONVOLUTION_MODE = 7, CUDNN_TYPE_HEUR_MODE = 8,
     CUDNN_TYPE_KNOB_TYPE = 9, CUDNN_TYPE_NUMERICAL_NOTE = 11, CUDNN_TYPE_POINTWISE_MODE = 14,
-    CUDNN_TYPE_BACKEND_DESCRIPTOR = 15, CUDNN_TYPE_TENSOR_REORDERING_MODE = 20, CUDNN_TYPE_NORM_MODE = 27,
-    CUDNN_TYPE_NORM_FWD_PHASE = 28
+    CUDNN_TYPE_BACKEND_DESCRIPTOR = 15, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE = 18,
+    CUDNN_TYPE_TENSOR_REORDERING_MODE = 20, CUDNN_TYPE_NORM_MODE = 27, CUDNN_TYPE_NORM_FWD_PHASE = 28
 };
 enum { /* cudnnBackendDescriptorType_t */
     CUDNN_BACKEND_POINTWISE_DESCRIPTOR = 0, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR = 1,
@@ -53,11 +58,14 @@ enum { /* cudnnBackendDescriptorType_t */
     CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR = 12,
     CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR = 13, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR = 15,
     CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR = 16, CUDNN_BACKEND_TENSOR_DESCRIPTOR = 17,
+    CUDNN_BACKEND_MATMUL_DESCRIPTOR = 18, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR = 19,
+    CUDNN_BACKEND_REDUCTION_DESCRIPTOR = 21, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR = 22,
     CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR = 29, CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR = 30
 };
 enum { /* cudnnBackendAttributeName_t */
     CUDNN_ATTR_POINTWISE_MODE = 0, CUDNN_ATTR_POINTWISE_MATH_PREC = 1, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP = 4,
-    CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE = 5, CUDNN_ATTR_CONVOLUTION_COMP_TYPE = 100,
+    CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE = 5, CUDNN_ATTR_POINTWISE_AXIS = 9,
+    CUDNN_ATTR_CONVOLUTION_COMP_TYPE = 100,
     CUDNN_ATTR_CONVOLUTION_CONV_MODE = 101, CUDNN_ATTR_CONVOLUTION_DILATIONS = 102,
     CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES = 103, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS = 104,
     CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS = 105, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS = 106,
@@ -77,6 +85,7 @@ enum { /* cudnnBackendAttributeName_t */
     CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR = 750, CUDNN_ATTR_OPERATION_POINTWISE_XDESC = 751,
     CUDNN_ATTR_OPERATION_POINTWISE_BDESC = 752, CUDNN_ATTR_OPERATION_POINTWISE_YDESC = 753,
     CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1 = 754, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2 = 755,
+    CUDNN_ATTR_OPERATION_POINTWISE_TDESC = 758,
     CUDNN_ATTR_OPERATIONGRAPH_HANDLE = 800, CUDNN_ATTR_OPERATIONGRAPH_OPS = 801, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT = 900,
     CUDNN_ATTR_TENSOR_DATA_TYPE = 901, CUDNN_ATTR_TENSOR_DIMENSIONS = 902, CUDNN_ATTR_TENSOR_STRIDES = 903,
     CUDNN_ATTR_TENSOR_VECTOR_COUNT = 904, CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION = 905,
@@ -84,7 +93,14 @@ enum { /* cudnnBackendAttributeName_t */
     CUDNN_ATTR_TENSOR_REORDERING_MODE = 909, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS = 1000,
     CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS = 1001, CUDNN_ATTR_VARIANT_PACK_WORKSPACE = 1003,
     CUDNN_ATTR_ENGINE_OPERATION_GRAPH = 1300, CUDNN_ATTR_ENGINE_GLOBAL_INDEX = 1301,
-    CUDNN_ATTR_ENGINE_NUMERICAL_NOTE = 1303, CUDNN_ATTR_OPERATION_NORM_FWD_MODE = 2000,
+    CUDNN_ATTR_ENGINE_NUMERICAL_NOTE = 1303, CUDNN_ATTR_MATMUL_COMP_TYPE = 1500,
+    CUDNN_ATTR_OPERATION_MATMUL_ADESC = 1520,
+    CUDNN_ATTR_OPERATION_MATMUL_BDESC = 1521, CUDNN_ATTR_OPERATION_MATMUL_CDESC = 1522,
+    CUDNN_ATTR_OPERATION_MATMUL_DESC = 1523, CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC = 1525,
+    CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC = 1526, CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC = 1527,
+    CUDNN_ATTR_REDUCTION_OPERATOR = 1600, CUDNN_ATTR_REDUCTION_COMP_TYPE = 1601,
+    CUDNN_ATTR_OPERATION_REDUCTION_XDESC = 1610, CUDNN_ATTR_OPERATION_REDUCTION_YDESC = 1611,
+    CUDNN_ATTR_OPERATION_REDUCTION_DESC = 1612, CUDNN_ATTR_OPERATION_NORM_FWD_MODE = 2000,
     CUDNN_ATTR_OPERATION_NORM_FWD_PHASE = 2001, CUDNN_ATTR_OPERATION_NORM_FWD_XDESC = 2002,
     CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC = 2003, CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC = 2004,
     CUDNN_ATTR_OPERATION_NORM_FWD_SCALE_DESC = 2005, CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC = 2006,
@@ -126,18 +142,20 @@ typedef struct td_dnn {
     pthread_mutex_t lock; /* from setting the handle's stream to the call that uses it */
 } td_dnn_t;
 
-enum { TD_DNN_TENSORS = 12, TD_DNN_OPS = 8, TD_DNN_MADE = 48, TD_DNN_KNOBS = TD_CONV_KNOBS, TD_DNN_ALIGNMENT = 16 };
+enum { TD_DNN_TENSORS = 16, TD_DNN_OPS = 28, TD_DNN_MADE = 112, TD_DNN_VALUES = 6, TD_DNN_KNOBS = TD_CONV_KNOBS,
+    TD_DNN_ALIGNMENT = 16 };
 /* Where a tensor's bytes are at a launch, when they are in no buffer of it. */
 enum { TD_DNN_VIRTUAL = -1, /* nowhere: between operations */
     TD_DNN_ZEROS = -2,      /* zeros, in the scratch */
-    TD_DNN_VALUE = -3       /* one f64 of the kernel's own, in host memory */ };
+    TD_DNN_SPARE = -3,      /* in the scratch: results that nobody reads */
+    TD_DNN_VALUE = -16      /* this and below: numbers of the kernel's own, in host memory (td_dnn_number) */ };
 
 typedef struct td_dnn_kernel {
     td_kernel_t base;
     td_cuda_device_t *device;
     td_dnn_t *dnn;
     char text[160]; /* for messages: "convolution of f32[8,3,224,224] by f32[64,3,7,7]" */
-    uint32_t n_bufs;
+    uint32_t n_bufs; /* at least, of a launch */
     cudnnBackendDescriptor_t made[TD_DNN_MADE]; /* all but pack; given back by release */
     uint32_t n_made;
     cudnnBackendDescriptor_t ops[TD_DNN_OPS], plan; /* among made; no plan: nothing to compute */
@@ -145,12 +163,15 @@ typedef struct td_dnn_kernel {
     uint32_t n_tensors; /* with an address */
     int64_t uids[TD_DNN_TENSORS];
     int32_t from[TD_DNN_TENSORS]; /* their buffers, or TD_DNN_ZEROS ... */
-    double value;
-    uint64_t zeros, workspace; /* bytes; in the scratch, at multiples of 256, in this order */
+    uint64_t values[TD_DNN_VALUES];
+    uint32_t n_values;
+    uint64_t zeros, spare, workspace; /* bytes; in the scratch, at multiples of 256, in this order */
+    struct { uint32_t buffer; uint64_t bytes; } clear[2]; /* results that are zeros first */
+    uint32_t n_clear;
     uint64_t fill;             /* bytes of buffer fill_buffer that are zeros, instead of any plan */
     uint32_t fill_buffer;
     cudnnBackendDescriptor_t pack; /* of the latest launch, for these addresses; under the library's lock */
-    void *packed[TD_DNN_TENSORS + 1];
+    const void *packed[TD_DNN_TENSORS + 1];
     cudnnFilterDescriptor_t filter; /* of a reordering, with its bias or without */
 } td_dnn_kernel_t;
 
@@ -193,13 +214,28 @@ cudnnBackendDescriptor_t td_dnn_make(td_dnn_build_t *b, int type);
 void td_dnn_set(td_dnn_build_t *b, cudnnBackendDescriptor_t to, int name, int type, int64_t count, const void *values);
 void td_dnn_set_desc(td_dnn_build_t *b, cudnnBackendDescriptor_t to, int name, cudnnBackendDescriptor_t value);
 void td_dnn_finish(td_dnn_build_t *b, cudnnBackendDescriptor_t d, const char *what);
+/* One number of up to eight bytes, as a tensor's `from`. */
+int32_t td_dnn_number(td_dnn_build_t *b, const void *value, size_t bytes);
 void td_dnn_op(td_dnn_build_t *b, cudnnBackendDescriptor_t op, const char *what); /* finished, and part of the graph */
 cudnnBackendDescriptor_t td_dnn_tensor(td_dnn_build_t *b, const td_dnn_tensor_t *t);
+/* y = mode(alpha1 * x, alpha2 * b) in `type`; of a selection t says where x is taken. */
+typedef struct td_dnn_pointwise {
+    int mode;
+    td_type_t type;
+    cudnnBackendDescriptor_t x, b, t, y; /* b, t: NULL if there are none */
+    bool scaled, has_axis, has_upper, has_slope;
+    double alpha1, alpha2, upper, slope;
+    int64_t axis; /* of CUDNN_POINTWISE_GEN_INDEX */
+} td_dnn_pointwise_t;
+void td_dnn_pointwise(td_dnn_build_t *b, const td_dnn_pointwise_t *p);
+void td_dnn_set_factor(td_dnn_build_t *b, cudnnBackendDescriptor_t op, int name, bool f64, double value);
 void td_dnn_plan(td_dnn_build_t *b, const td_dnn_wish_t *wish); /* of the operations so far */
 
 td_status_t td_cuda_conv_lower(td_cuda_device_t *d, const void *desc, td_arena_t *arena, td_kernel_t **out,
                                uint64_t *out_scratch, td_err_t *err);
 td_status_t td_cuda_norm_lower(td_cuda_device_t *d, const void *desc, td_arena_t *arena, td_kernel_t **out,
                                uint64_t *out_scratch, td_err_t *err);
+td_status_t td_cuda_attention_lower(td_cuda_device_t *d, const void *desc, td_arena_t *arena, td_kernel_t **out,
+                                    uint64_t *out_scratch, td_err_t *err);
 
 #endif

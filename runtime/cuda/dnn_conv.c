@@ -101,11 +101,6 @@ static cudnnBackendDescriptor_t window(td_dnn_build_t *b, const td_conv_desc_t *
     return c;
 }
 
-static void set_factor(td_dnn_build_t *b, cudnnBackendDescriptor_t op, int name, bool f64, double value) {
-    float narrow = (float)value;
-    td_dnn_set(b, op, name, f64 ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, f64 ? (const void *)&value : &narrow);
-}
-
 static void convolve(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t w,
                      cudnnBackendDescriptor_t y) {
     static const struct {
@@ -138,34 +133,23 @@ static void convolve(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDes
     td_dnn_set_desc(b, op, rows[d->kind].x, x);
     td_dnn_set_desc(b, op, rows[d->kind].w, w);
     td_dnn_set_desc(b, op, rows[d->kind].y, y);
-    set_factor(b, op, rows[d->kind].alpha, f64, 1);
-    set_factor(b, op, rows[d->kind].beta, f64, 0);
+    td_dnn_set_factor(b, op, rows[d->kind].alpha, f64, 1);
+    td_dnn_set_factor(b, op, rows[d->kind].beta, f64, 0);
     td_dnn_op(b, op, "convolution operation");
-}
-
-static cudnnBackendDescriptor_t pointwise(td_dnn_build_t *b, const td_conv_desc_t *d, int mode) {
-    int type = 0;
-    (void)td_dnn_type(activation_type(d->x.type), &type);
-    cudnnBackendDescriptor_t p = td_dnn_make(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    td_dnn_set(b, p, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    td_dnn_set(b, p, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    return p;
 }
 
 /* y = alpha1 * x + alpha2 * other */
 static void add(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDescriptor_t x, double alpha1,
                 cudnnBackendDescriptor_t other, double alpha2, cudnnBackendDescriptor_t y) {
-    bool f64 = d->x.type == TD_F64;
-    cudnnBackendDescriptor_t p = pointwise(b, d, CUDNN_POINTWISE_ADD);
-    td_dnn_finish(b, p, "addition");
-    cudnnBackendDescriptor_t op = td_dnn_make(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, p);
-    td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, other);
-    td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    set_factor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, f64, alpha1);
-    set_factor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, f64, alpha2);
-    td_dnn_op(b, op, "addition operation");
+    const td_dnn_pointwise_t p = {.mode = CUDNN_POINTWISE_ADD,
+                                  .type = activation_type(d->x.type),
+                                  .x = x,
+                                  .b = other,
+                                  .y = y,
+                                  .scaled = true,
+                                  .alpha1 = alpha1,
+                                  .alpha2 = alpha2};
+    td_dnn_pointwise(b, &p);
 }
 
 static bool activation_mode(td_activation_t a, int *out) {
@@ -182,23 +166,17 @@ static bool activation_mode(td_activation_t a, int *out) {
 }
 static void activate(td_dnn_build_t *b, const td_conv_desc_t *d, cudnnBackendDescriptor_t x,
                      cudnnBackendDescriptor_t y) {
-    int mode = 0;
-    double six = 6;
-    if (!activation_mode(d->activation, &mode)) {
-        if (!b->st) b->st = td_fail(b->err, TD_UNSUPPORTED, "%s: activation %d", b->k->text, (int)d->activation);
-        return;
-    }
-    cudnnBackendDescriptor_t p = pointwise(b, d, mode);
-    if (d->activation == TD_ACT_RELU6)
-        td_dnn_set(b, p, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &six);
-    if (d->activation == TD_ACT_LEAKY_RELU)
-        td_dnn_set(b, p, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &d->leaky_alpha);
-    td_dnn_finish(b, p, "activation");
-    cudnnBackendDescriptor_t op = td_dnn_make(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, p);
-    td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    td_dnn_op(b, op, "activation operation");
+    td_dnn_pointwise_t p = {.type = activation_type(d->x.type),
+                            .x = x,
+                            .y = y,
+                            .upper = 6,
+                            .slope = d->leaky_alpha,
+                            .has_upper = d->activation == TD_ACT_RELU6,
+                            .has_slope = d->activation == TD_ACT_LEAKY_RELU};
+    if (activation_mode(d->activation, &p.mode))
+        td_dnn_pointwise(b, &p);
+    else if (!b->st)
+        b->st = td_fail(b->err, TD_UNSUPPORTED, "%s: activation %d", b->k->text, (int)d->activation);
 }
 
 /* Without a side input a scale needs one all the same: the output, times 0, which is then not read. */

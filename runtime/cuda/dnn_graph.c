@@ -3,6 +3,7 @@
  * Sources: cudnn_graph_v9.h; xla/stream_executor/cuda/cuda_dnn.cc (which engines are taken, and how a number and
  * settings from an artifact become a plan). */
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/cuda/dnn.h"
 
@@ -20,6 +21,7 @@ bool td_dnn_type(td_type_t t, int *out) {
     case TD_F16: *out = CUDNN_DATA_HALF; return true;
     case TD_BF16: *out = CUDNN_DATA_BFLOAT16; return true;
     case TD_S8: *out = CUDNN_DATA_INT8; return true;
+    case TD_PRED: *out = CUDNN_DATA_BOOLEAN; return true;
     case TD_S32: *out = CUDNN_DATA_INT32; return true;
     case TD_F8E4M3FN: *out = CUDNN_DATA_FP8_E4M3; return true;
     case TD_F8E5M2: *out = CUDNN_DATA_FP8_E5M2; return true;
@@ -105,10 +107,50 @@ cudnnBackendDescriptor_t td_dnn_tensor(td_dnn_build_t *b, const td_dnn_tensor_t 
     if (t->reordered)
         td_dnn_set(b, d, CUDNN_ATTR_TENSOR_REORDERING_MODE, CUDNN_TYPE_TENSOR_REORDERING_MODE, 1, &reordering);
     if (t->from == TD_DNN_VIRTUAL) td_dnn_set(b, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes);
-    if (t->from == TD_DNN_VALUE) td_dnn_set(b, d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes);
+    if (t->from <= TD_DNN_VALUE) td_dnn_set(b, d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes);
     td_dnn_finish(b, d, "tensor");
     if (!b->st && t->from != TD_DNN_VIRTUAL) keep_address(b, uid, t->from);
     return d;
+}
+
+int32_t td_dnn_number(td_dnn_build_t *b, const void *value, size_t bytes) {
+    td_dnn_kernel_t *k = b->k;
+    if (k->n_values == TD_DNN_VALUES || bytes > sizeof *k->values) {
+        if (!b->st) b->st = td_fail(b->err, TD_INTERNAL, "%s: more than %d numbers", k->text, TD_DNN_VALUES);
+        return TD_DNN_VALUE;
+    }
+    memcpy(&k->values[k->n_values], value, bytes);
+    return TD_DNN_VALUE - (int32_t)k->n_values++;
+}
+
+/* ---- pointwise operations ---- */
+void td_dnn_set_factor(td_dnn_build_t *b, cudnnBackendDescriptor_t op, int name, bool f64, double value) {
+    float narrow = (float)value;
+    td_dnn_set(b, op, name, f64 ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, f64 ? (const void *)&value : &narrow);
+}
+
+void td_dnn_pointwise(td_dnn_build_t *b, const td_dnn_pointwise_t *p) {
+    const bool f64 = p->type == TD_F64;
+    int type = 0;
+    (void)td_dnn_type(p->type, &type);
+    cudnnBackendDescriptor_t d = td_dnn_make(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    td_dnn_set(b, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &p->mode);
+    td_dnn_set(b, d, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    if (p->has_axis) td_dnn_set(b, d, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &p->axis);
+    if (p->has_upper) td_dnn_set(b, d, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &p->upper);
+    if (p->has_slope) td_dnn_set(b, d, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &p->slope);
+    td_dnn_finish(b, d, "pointwise");
+    cudnnBackendDescriptor_t op = td_dnn_make(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, d);
+    td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, p->x);
+    if (p->b) td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, p->b);
+    if (p->t) td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, p->t);
+    td_dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, p->y);
+    if (p->scaled) {
+        td_dnn_set_factor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, f64, p->alpha1);
+        td_dnn_set_factor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, f64, p->alpha2);
+    }
+    td_dnn_op(b, op, "pointwise operation");
 }
 
 /* ---- engines ---- */

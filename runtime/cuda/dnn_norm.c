@@ -10,6 +10,7 @@ typedef struct norm {
     td_dnn_build_t b;
     const td_norm_desc_t *d;
     cudnnBackendDescriptor_t op;
+    int32_t epsilon;
 } norm_t;
 
 /* rows x cols as features of rows samples; 1 x cols; rows x 1. */
@@ -38,7 +39,7 @@ static void forward(norm_t *n) {
         part(n, CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, TD_F32, d->rows, 1, 4);
         part(n, CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, TD_F32, d->rows, 1, 5);
     }
-    part(n, CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC, TD_F64, 1, 1, TD_DNN_VALUE);
+    part(n, CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC, TD_F64, 1, 1, n->epsilon);
     td_dnn_op(&n->b, n->op, "layer norm");
 }
 
@@ -55,7 +56,7 @@ static void backward(norm_t *n) {
     part(n, CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, d->y, d->rows, d->cols, 5);
     part(n, CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, d->dscale, 1, d->cols, 6);
     part(n, CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, d->dbias, 1, d->cols, 7);
-    part(n, CUDNN_ATTR_OPERATION_NORM_BWD_EPSILON_DESC, TD_F64, 1, 1, TD_DNN_VALUE);
+    part(n, CUDNN_ATTR_OPERATION_NORM_BWD_EPSILON_DESC, TD_F64, 1, 1, n->epsilon);
     td_dnn_op(&n->b, n->op, "gradient of a layer norm");
 }
 
@@ -65,7 +66,7 @@ static td_status_t prepare(td_dnn_kernel_t *k, const td_norm_desc_t *d, td_err_t
     snprintf(k->text, sizeof k->text, "%s of %s[%lld,%lld]", d->backward ? "gradient of a layer norm" : "layer norm",
              td_type_name(d->x), (long long)d->rows, (long long)d->cols);
     k->n_bufs = d->backward ? 8 : d->training ? 6 : 4;
-    k->value = d->epsilon;
+    n.epsilon = td_dnn_number(&n.b, &d->epsilon, sizeof d->epsilon);
     if (d->rows < 0 || d->cols < 0) return td_fail(err, TD_MALFORMED, "%s: sizes below 0", k->text);
     if (!d->rows || !d->cols) {
         if (!d->backward && !(d->training && d->rows)) return TD_OK;

@@ -15,7 +15,7 @@ static const struct {
     [TD_OP_FFT] = {td_cuda_fft_lower, "Fourier transforms", "cuFFT"},
     [TD_OP_TRIANGULAR_SOLVE] = {td_cuda_triangular_lower, "triangular systems", "cuBLAS"},
     [TD_OP_TOPK] = {td_cuda_topk_lower, "top-k", "a kernel of our own"},
-    [TD_OP_ATTENTION] = {NULL, "attention", "cuDNN"},
+    [TD_OP_ATTENTION] = {td_cuda_attention_lower, "attention", "cuDNN"},
     [TD_OP_CUSTOM_CALL] = {td_cuda_custom_lower, "custom calls", "the handler of that name"},
 };
 

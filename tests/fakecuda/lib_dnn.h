@@ -22,7 +22,7 @@ typedef struct dn_filter {
 } dn_filter_t;
 
 /* A descriptor: what was set, each value in eight bytes. */
-enum { DN_ATTRS = 20, DN_VALUES = 16, DN_BUFFERS = 9 };
+enum { DN_ATTRS = 20, DN_VALUES = 32, DN_BUFFERS = 12, DN_NUMBERS = 6 };
 typedef struct dn_attr {
     int name, type;
     int64_t n;
@@ -43,15 +43,22 @@ typedef struct dn_buffer {
     uint64_t bytes;
     bool write;
 } dn_buffer_t;
+typedef enum dn_meaning { DN_EPSILON, DN_SCALE, DN_WINDOW, DN_LOWEST } dn_meaning_t;
+typedef struct dn_number {
+    int64_t uid;
+    dn_meaning_t meaning;
+} dn_number_t;
 typedef struct dn_work {
     td_library_op_t op;
     union {
         td_conv_desc_t conv;
         td_norm_desc_t norm;
+        td_attention_desc_t attention;
     } d;
     uint32_t n;
     dn_buffer_t b[DN_BUFFERS];
-    int64_t value; /* uid of the epsilon, 0: none */
+    uint32_t n_numbers;
+    dn_number_t numbers[DN_NUMBERS]; /* given by value at an execution */
 } dn_work_t;
 
 /* The finished descriptor of that kind; NULL after a fault. kind < 0: any. */
@@ -68,6 +75,19 @@ cudnnStatus_t dn_fault(const char *text, int64_t a, int64_t b); /* a program mus
 /* lib_dnn_rows.c: sets an attribute that the descriptor may have; are all there that it needs? */
 cudnnStatus_t dn_take(dn_desc_t *d, int name, int type, int64_t count, const void *values);
 cudnnStatus_t dn_complete(const dn_desc_t *d);
+/* ---- lib_dnn_graph.c: tensors ---- */
+const dn_desc_t *dn_tensor(const dn_desc_t *op, int name); /* NULL: not set, or no finished tensor */
+td_type_t dn_type(const dn_desc_t *t);
+bool dn_virtual(const dn_desc_t *t);
+int64_t dn_dim(const dn_desc_t *t, uint32_t i);
+int64_t dn_stride(const dn_desc_t *t, uint32_t i);
+uint32_t dn_rank(const dn_desc_t *t);
+/* The next buffer of the work. */
+void dn_buffer(dn_work_t *w, const dn_desc_t *t, bool write);
+/* A tensor that is one number of that type, given by value. */
+bool dn_by_value(dn_work_t *w, const dn_desc_t *t, td_type_t type, dn_meaning_t meaning);
+/* lib_dnn_attention.c */
+cudnnStatus_t dn_attention(const dn_attr_t *ops, dn_work_t *w);
 /* lib_dnn_graph.c: operations to work. 0, or a status: not a graph that the library knows. */
 cudnnStatus_t dn_work(const dn_desc_t *graph, dn_work_t *w);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What cuDNN's graphs mean: one convolution or gradient; a convolution, then additions and an activation; one layer
- * norm or its gradient. Sizes that do not fit each other are faults, graphs of another form are not supported. */
+ * norm or its gradient; attention (lib_dnn_attention.c). Sizes that do not fit each other are faults, graphs of another
+ * form are not supported. */
 #include "runtime/conv_desc.h"
 #include "tests/fakecuda/lib_dnn.h"
 
@@ -15,49 +16,58 @@ static td_type_t type_of(int64_t t) {
     case CUDNN_DATA_BFLOAT16: return TD_BF16;
     case CUDNN_DATA_INT8: return TD_S8;
     case CUDNN_DATA_INT32: return TD_S32;
+    case CUDNN_DATA_BOOLEAN: return TD_PRED;
     default: return TD_TYPE_INVALID;
     }
 }
-static const dn_desc_t *tensor(const dn_desc_t *op, int name) {
+const dn_desc_t *dn_tensor(const dn_desc_t *op, int name) {
     const void *h = dn_ptr(op, name);
     return h ? dn_get(h, CUDNN_BACKEND_TENSOR_DESCRIPTOR) : NULL;
 }
-static bool is_virtual(const dn_desc_t *t) { return dn_int(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0) & 1; }
-static td_type_t tensor_type(const dn_desc_t *t) { return type_of(dn_int(t, CUDNN_ATTR_TENSOR_DATA_TYPE, -1)); }
+bool dn_virtual(const dn_desc_t *t) { return dn_int(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0) & 1; }
+td_type_t dn_type(const dn_desc_t *t) { return type_of(dn_int(t, CUDNN_ATTR_TENSOR_DATA_TYPE, -1)); }
 static int64_t vector_of(const dn_desc_t *t) { return dn_int(t, CUDNN_ATTR_TENSOR_VECTOR_COUNT, 1); }
-static int64_t dim(const dn_desc_t *t, uint32_t i) { return (int64_t)dn_attr(t, CUDNN_ATTR_TENSOR_DIMENSIONS)->v[i]; }
-static int64_t stride(const dn_desc_t *t, uint32_t i) { return (int64_t)dn_attr(t, CUDNN_ATTR_TENSOR_STRIDES)->v[i]; }
-static uint32_t rank(const dn_desc_t *t) { return (uint32_t)dn_attr(t, CUDNN_ATTR_TENSOR_DIMENSIONS)->n; }
+int64_t dn_dim(const dn_desc_t *t, uint32_t i) { return (int64_t)dn_attr(t, CUDNN_ATTR_TENSOR_DIMENSIONS)->v[i]; }
+int64_t dn_stride(const dn_desc_t *t, uint32_t i) { return (int64_t)dn_attr(t, CUDNN_ATTR_TENSOR_STRIDES)->v[i]; }
+uint32_t dn_rank(const dn_desc_t *t) { return (uint32_t)dn_attr(t, CUDNN_ATTR_TENSOR_DIMENSIONS)->n; }
 static bool reordered(const dn_desc_t *t) {
     return dn_int(t, CUDNN_ATTR_TENSOR_REORDERING_MODE, 0) == CUDNN_TENSOR_REORDERING_INT8x32;
 }
 
 static int64_t elements(const dn_desc_t *t) { /* from the first to the last, with gaps */
     int64_t n = 1;
-    for (uint32_t i = 0; i < rank(t); i++) n += (dim(t, i) - 1) * stride(t, i);
+    for (uint32_t i = 0; i < dn_rank(t); i++) n += (dn_dim(t, i) - 1) * dn_stride(t, i);
     return n * vector_of(t);
 }
-static void buffer(dn_work_t *w, const dn_desc_t *t, bool write) {
+void dn_buffer(dn_work_t *w, const dn_desc_t *t, bool write) {
     w->b[w->n++] = (dn_buffer_t){dn_int(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, 0),
-                                 (uint64_t)elements(t) * td_type_bytes(tensor_type(t)), write};
+                                 (uint64_t)elements(t) * td_type_bytes(dn_type(t)), write};
+}
+
+bool dn_by_value(dn_work_t *w, const dn_desc_t *t, td_type_t type, dn_meaning_t meaning) {
+    if (!t || !(dn_int(t, CUDNN_ATTR_TENSOR_IS_BY_VALUE, 0) & 1) || dn_type(t) != type || elements(t) != 1 ||
+        w->n_numbers == DN_NUMBERS)
+        return false;
+    w->numbers[w->n_numbers++] = (dn_number_t){dn_int(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, 0), meaning};
+    return true;
 }
 
 /* ---- convolutions ---- */
 static cudnnStatus_t array_of(const dn_desc_t *t, td_conv_array_t *a, uint32_t n) {
     int64_t v = vector_of(t);
-    if (rank(t) != n + 2) return dn_fault("dimensions of a tensor, of the convolution", rank(t), n);
+    if (dn_rank(t) != n + 2) return dn_fault("dimensions of a tensor, of the convolution", dn_rank(t), n);
     if (v > 1 && dn_int(t, CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION, -1) != 1)
         return dn_fault("vectors along a dimension", v, -1);
-    *a = (td_conv_array_t){.type = tensor_type(t),
-                           .outer = dim(t, 0),
-                           .outer_stride = stride(t, 0) * v,
-                           .feature = dim(t, 1) * v,
-                           .feature_stride = stride(t, 1) * v,
+    *a = (td_conv_array_t){.type = dn_type(t),
+                           .outer = dn_dim(t, 0),
+                           .outer_stride = dn_stride(t, 0) * v,
+                           .feature = dn_dim(t, 1) * v,
+                           .feature_stride = dn_stride(t, 1) * v,
                            .vector = v,
                            .vector_stride = 1,
                            .count = v};
-    for (uint32_t i = 0; i < n; i++) a->spatial[i] = dim(t, 2 + i), a->spatial_stride[i] = stride(t, 2 + i) * v;
-    for (uint32_t i = 0; i < n + 2; i++) a->count *= dim(t, i);
+    for (uint32_t i = 0; i < n; i++) a->spatial[i] = dn_dim(t, 2 + i), a->spatial_stride[i] = dn_stride(t, 2 + i) * v;
+    for (uint32_t i = 0; i < n + 2; i++) a->count *= dn_dim(t, i);
     return a->type == TD_TYPE_INVALID ? UNKNOWN("data type") : 0;
 }
 
@@ -135,7 +145,7 @@ static cudnnStatus_t convolution(const dn_desc_t *op, td_conv_desc_t *d, const d
     td_conv_array_t *const arrays[] = {&d->x, &d->w, &d->y};
     if ((r = window_of(c, d))) return r;
     for (int i = 0; i < 3; i++) {
-        if (!(t[i] = tensor(op, forms[f].t[i]))) return CUDNN_STATUS_BAD_PARAM;
+        if (!(t[i] = dn_tensor(op, forms[f].t[i]))) return CUDNN_STATUS_BAD_PARAM;
         if ((r = array_of(t[i], arrays[i], d->n))) return r;
     }
     for (uint32_t i = 0; i < d->n; i++) d->window[i].size = d->w.spatial[i];
@@ -147,33 +157,33 @@ static cudnnStatus_t convolution(const dn_desc_t *op, td_conv_desc_t *d, const d
 
 /* One value for each feature? */
 static bool is_bias(const dn_desc_t *b, const td_conv_desc_t *d) {
-    for (uint32_t i = 0; i < rank(b); i++)
-        if (dim(b, i) != (i == 1 ? d->y.feature / d->y.vector : 1)) return false;
-    return stride(b, 1) == 1 && vector_of(b) == d->y.vector;
+    for (uint32_t i = 0; i < dn_rank(b); i++)
+        if (dn_dim(b, i) != (i == 1 ? d->y.feature / d->y.vector : 1)) return false;
+    return dn_stride(b, 1) == 1 && vector_of(b) == d->y.vector;
 }
 static bool like(const dn_desc_t *a, const dn_desc_t *b) {
-    if (rank(a) != rank(b) || vector_of(a) != vector_of(b)) return false;
-    for (uint32_t i = 0; i < rank(a); i++)
-        if (dim(a, i) != dim(b, i) || stride(a, i) != stride(b, i)) return false;
+    if (dn_rank(a) != dn_rank(b) || vector_of(a) != vector_of(b)) return false;
+    for (uint32_t i = 0; i < dn_rank(a); i++)
+        if (dn_dim(a, i) != dn_dim(b, i) || dn_stride(a, i) != dn_stride(b, i)) return false;
     return true;
 }
 
 static cudnnStatus_t addition(const dn_desc_t *op, td_conv_desc_t *d, const dn_desc_t *y, const dn_desc_t **bias,
                               const dn_desc_t **side) {
-    const dn_desc_t *b = tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+    const dn_desc_t *b = dn_tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
     double one = dn_real(op, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, 1),
            two = dn_real(op, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, 1);
     if (!b) return dn_fault("an addition of one thing", 0, 0);
-    if (is_virtual(b)) return UNKNOWN("a graph that is no chain");
+    if (dn_virtual(b)) return UNKNOWN("a graph that is no chain");
     if (is_bias(b, d) && one == 1 && two == 1 && !*bias) {
-        *bias = b, d->has_bias = true, d->bias = tensor_type(b);
+        *bias = b, d->has_bias = true, d->bias = dn_type(b);
         return reordered(b) == d->reordered ? 0 : dn_fault("filter and bias are reordered", d->reordered, reordered(b));
     }
     if (*side || *bias) return UNKNOWN("additions in another order");
-    if (!like(b, y)) return dn_fault("a side input that lies otherwise than the output", dim(b, 1), dim(y, 1));
+    if (!like(b, y)) return dn_fault("a side input that lies otherwise than the output", dn_dim(b, 1), dn_dim(y, 1));
     d->scale = one;
     if (two == 0) return 0; /* not read */
-    *side = b, d->has_side = true, d->side = tensor_type(b), d->side_scale = two;
+    *side = b, d->has_side = true, d->side = dn_type(b), d->side_scale = two;
     return 0;
 }
 
@@ -208,31 +218,31 @@ static cudnnStatus_t chain(const dn_attr_t *ops, dn_work_t *w) {
                : NULL;
         if (!p || d->kind != TD_CONV_FORWARD) return CUDNN_STATUS_BAD_PARAM;
         at = out ? out : t[Y];
-        if (tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC) != at || !is_virtual(at))
+        if (dn_tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC) != at || !dn_virtual(at))
             return UNKNOWN("a graph that is no chain");
-        out = tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+        out = dn_tensor(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
         if (!out || !like(out, t[Y])) return dn_fault("results that lie otherwise than the convolution's", i, ops->n);
         d->fused = true;
         bool adds = dn_int(p, CUDNN_ATTR_POINTWISE_MODE, -1) == CUDNN_POINTWISE_ADD;
         if ((r = adds ? addition(op, d, out, &bias, &side) : activation(p, d))) return r;
     }
-    if (out) d->y.type = tensor_type(out);
+    if (out) d->y.type = dn_type(out);
     const dn_desc_t *const result = out ? out : t[Y];
-    if (is_virtual(result) || is_virtual(t[X]) || is_virtual(t[W]))
+    if (dn_virtual(result) || dn_virtual(t[X]) || dn_virtual(t[W]))
         return dn_fault("an input or output that is virtual", 0, 0);
     const td_conv_kind_t k = d->kind;
     w->op = TD_OP_CONV;
-    buffer(w, t[X], k == TD_CONV_BACKWARD_DATA), buffer(w, t[W], k == TD_CONV_BACKWARD_FILTER),
-        buffer(w, result, k == TD_CONV_FORWARD);
-    if (bias) buffer(w, bias, false);
-    if (side) buffer(w, side, false);
+    dn_buffer(w, t[X], k == TD_CONV_BACKWARD_DATA), dn_buffer(w, t[W], k == TD_CONV_BACKWARD_FILTER),
+        dn_buffer(w, result, k == TD_CONV_FORWARD);
+    if (bias) dn_buffer(w, bias, false);
+    if (side) dn_buffer(w, side, false);
     return 0;
 }
 
 /* ---- norms ---- */
 static bool shaped(const dn_desc_t *t, int64_t rows, int64_t cols) {
-    return t && rank(t) == 4 && dim(t, 0) == rows && dim(t, 1) == cols && dim(t, 2) == 1 && dim(t, 3) == 1 &&
-           (rows == 1 || stride(t, 0) == cols) && (cols == 1 || stride(t, 1) == 1);
+    return t && dn_rank(t) == 4 && dn_dim(t, 0) == rows && dn_dim(t, 1) == cols && dn_dim(t, 2) == 1 &&
+           dn_dim(t, 3) == 1 && (rows == 1 || dn_stride(t, 0) == cols) && (cols == 1 || dn_stride(t, 1) == 1);
 }
 static cudnnStatus_t norm(const dn_desc_t *op, dn_work_t *w) {
     enum { ROW = 1, COL = 2 };
@@ -254,37 +264,35 @@ static cudnnStatus_t norm(const dn_desc_t *op, dn_work_t *w) {
                {CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, COL, true, false},
                {CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, COL, true, false}};
     bool back = op->kind == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
-    const dn_desc_t *x = tensor(op, back ? CUDNN_ATTR_OPERATION_NORM_BWD_XDESC : CUDNN_ATTR_OPERATION_NORM_FWD_XDESC),
+    const dn_desc_t *x =
+                        dn_tensor(op, back ? CUDNN_ATTR_OPERATION_NORM_BWD_XDESC : CUDNN_ATTR_OPERATION_NORM_FWD_XDESC),
                     *t[8] = {NULL};
     const dn_desc_t *eps =
-        tensor(op, back ? CUDNN_ATTR_OPERATION_NORM_BWD_EPSILON_DESC : CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC);
+        dn_tensor(op, back ? CUDNN_ATTR_OPERATION_NORM_BWD_EPSILON_DESC : CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC);
     td_norm_desc_t *d = &w->d.norm;
     if (!x || dn_int(op, back ? CUDNN_ATTR_OPERATION_NORM_BWD_MODE : CUDNN_ATTR_OPERATION_NORM_FWD_MODE, -1) !=
                   CUDNN_LAYER_NORM)
         return UNKNOWN("a norm");
-    *d = (td_norm_desc_t){.rows = dim(x, 0),
-                          .cols = dim(x, 1),
+    *d = (td_norm_desc_t){.rows = dn_dim(x, 0),
+                          .cols = dn_dim(x, 1),
                           .has_bias = !back,
                           .backward = back,
                           .training =
                               !back && dn_int(op, CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, -1) == CUDNN_NORM_FWD_TRAINING};
     for (int i = 0; i < (back ? 8 : d->training ? 6 : 4); i++) {
         int shape = back ? bwd[i].shape : fwd[i].shape;
-        t[i] = tensor(op, back ? bwd[i].name : fwd[i].name);
+        t[i] = dn_tensor(op, back ? bwd[i].name : fwd[i].name);
         if (!shaped(t[i], shape & ROW ? d->rows : 1, shape & COL ? d->cols : 1))
             return dn_fault("shape of a norm's tensor", i, d->rows);
-        buffer(w, t[i], back ? bwd[i].write : fwd[i].write);
+        dn_buffer(w, t[i], back ? bwd[i].write : fwd[i].write);
     }
-    if (!eps || !(dn_int(eps, CUDNN_ATTR_TENSOR_IS_BY_VALUE, 0) & 1) || tensor_type(eps) != TD_F64)
-        return dn_fault("no epsilon by value", 0, 0);
-    w->value = dn_int(eps, CUDNN_ATTR_TENSOR_UNIQUE_ID, 0);
+    if (!dn_by_value(w, eps, TD_F64, DN_EPSILON)) return dn_fault("no epsilon by value", 0, 0);
     w->op = TD_OP_NORM;
-    d->x = tensor_type(t[0]), d->scale = tensor_type(t[1]);
+    d->x = dn_type(t[0]), d->scale = dn_type(t[1]);
     if (back)
-        d->dy = tensor_type(t[2]), d->y = tensor_type(t[5]), d->dscale = tensor_type(t[6]),
-        d->dbias = tensor_type(t[7]);
+        d->dy = dn_type(t[2]), d->y = dn_type(t[5]), d->dscale = dn_type(t[6]), d->dbias = dn_type(t[7]);
     else
-        d->bias = tensor_type(t[2]), d->y = tensor_type(t[3]);
+        d->bias = dn_type(t[2]), d->y = dn_type(t[3]);
     if (back) d->bias = d->scale;
     return 0;
 }
@@ -297,5 +305,6 @@ cudnnStatus_t dn_work(const dn_desc_t *graph, dn_work_t *w) {
     bool is_norm = first->kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR ||
                    first->kind == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR;
     if (is_norm) return ops->n == 1 ? norm(first, w) : UNKNOWN("more than a norm");
+    if (first->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) return dn_attention(ops, w);
     return chain(ops, w);
 }

@@ -11,6 +11,7 @@ typedef struct task {
     union {
         td_conv_desc_t conv;
         td_norm_desc_t norm;
+        td_attention_desc_t attention;
     } d;
 } task_t;
 
@@ -47,6 +48,25 @@ static cudnnStatus_t ranges_of(const dn_work_t *w, const dn_desc_t *pack, fk_ran
     return 0;
 }
 
+/* Those of host memory are read now. */
+static cudnnStatus_t numbers_of(const dn_work_t *w, const dn_desc_t *pack, task_t *t) {
+    for (uint32_t i = 0; i < w->n_numbers; i++) {
+        const void *value = address(pack, w->numbers[i].uid);
+        float f = 0;
+        int32_t n = 0;
+        if (!value) return dn_fault("no address for tensor", w->numbers[i].uid, w->n);
+        switch (w->numbers[i].meaning) {
+        case DN_EPSILON: memcpy(&t->d.norm.epsilon, value, sizeof(double)); break;
+        case DN_SCALE: memcpy(&f, value, sizeof f), t->d.attention.scale = (double)f; break;
+        case DN_WINDOW: memcpy(&n, value, sizeof n), t->d.attention.window = n; break;
+        case DN_LOWEST:
+            memcpy(&f, value, sizeof f);
+            if (f > -1e37f) return dn_fault("a mask with a value that is not very low", w->numbers[i].uid, 0);
+        }
+    }
+    return 0;
+}
+
 static cudnnStatus_t execute(const dn_handle_t *h, const dn_desc_t *plan, const dn_desc_t *pack) {
     dn_work_t w;
     task_t t = {0};
@@ -56,11 +76,7 @@ static cudnnStatus_t execute(const dn_handle_t *h, const dn_desc_t *plan, const 
     if (r || (r = ranges_of(&w, pack, ranges))) return r;
     t.op = w.op, t.workspace = (uint64_t)dn_workspace(plan);
     memcpy(&t.d, &w.d, sizeof t.d);
-    if (w.value) {
-        const void *value = address(pack, w.value);
-        if (!value) return dn_fault("no address for tensor", w.value, w.n);
-        memcpy(&t.d.norm.epsilon, value, sizeof t.d.norm.epsilon);
-    }
+    if ((r = numbers_of(&w, pack, &t))) return r;
     if (t.workspace) {
         uintptr_t at = (uintptr_t)dn_ptr(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
         if (!at || at % WORKSPACE_ALIGNMENT)
