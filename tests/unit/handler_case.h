@@ -100,7 +100,7 @@ static td_status_t try_lowered(const td_custom_call_desc_t *d, void *const *data
     op_release(&o, gpu);
     return s;
 }
-static td_status_t try_on(const td_custom_call_desc_t *d, void *const *data, size_t n, td_err_t *out_err) {
+static inline td_status_t try_on(const td_custom_call_desc_t *d, void *const *data, size_t n, td_err_t *out_err) {
     open_libraries();
     op_open();
     td_status_t s = try_lowered(d, data, n);
@@ -110,7 +110,7 @@ static td_status_t try_on(const td_custom_call_desc_t *d, void *const *data, siz
 }
 #else
 /* The scratch is full of 0xff and has a guard behind it. */
-static td_status_t try_on(const td_custom_call_desc_t *d, void *const *data, size_t n, td_err_t *err) {
+static inline td_status_t try_on(const td_custom_call_desc_t *d, void *const *data, size_t n, td_err_t *err) {
     void *state = NULL;
     uint64_t scratch = 0;
     td_arena_t arena;
@@ -132,7 +132,7 @@ static td_status_t try_on(const td_custom_call_desc_t *d, void *const *data, siz
 #endif
 
 /* Prepares and runs. */
-static td_status_t try_call(const char *target, const attr_t *attrs, size_t n_attrs, const arr_t *in, size_t n_in,
+static inline td_status_t try_call(const char *target, const attr_t *attrs, size_t n_attrs, const arr_t *in, size_t n_in,
                             const arr_t *out, size_t n_out, td_err_t *error) {
     const td_shape_t *shapes[16];
     void *bufs[16];
@@ -164,7 +164,7 @@ static td_status_t try_call(const char *target, const attr_t *attrs, size_t n_at
         ck_assert_msg(strstr(err_.text, words) != NULL, "%s", err_.text);  \
     } while (0)
 
-static void near_f64(const double *got, const double *want, size_t n, double tolerance) {
+static inline void near_f64(const double *got, const double *want, size_t n, double tolerance) {
     for (size_t i = 0; i < n; i++)
         ck_assert_msg(fabs(got[i] - want[i]) <= tolerance, "[%zu] is %.12g, not %.12g", i, got[i], want[i]);
 }
