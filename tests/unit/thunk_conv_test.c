@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "executable.pb-c.h"
+#include "runtime/hlo/hlo_parse.h"
 #include "runtime/thunk/thunk.h"
 
 typedef Xla__BufferAssignment__BufferAllocationSliceProto slice_t;
@@ -308,11 +309,58 @@ START_TEST(reorder_message) {
 }
 END_TEST
 
+/* What a compiler with a GPU at hand chose; -1 says that it had none. */
+START_TEST(algorithms) {
+    td_thunk_t t;
+    StreamExecutor__Dnn__AlgorithmProto a = STREAM_EXECUTOR__DNN__ALGORITHM_PROTO__INIT;
+    StreamExecutor__Dnn__AlgorithmProto__TuningKnobsEntry knob =
+        STREAM_EXECUTOR__DNN__ALGORITHM_PROTO__TUNING_KNOBS_ENTRY__INIT, *knobs[TD_CONV_KNOBS + 1];
+    for (int i = 0; i <= TD_CONV_KNOBS; i++) knobs[i] = &knob;
+    m.config.algorithm = &a;
+    SET(&a, algo_id, -1);
+    ck_assert_int_eq(read_message(&t), TD_OK);
+    ck_assert(!((const td_conv_desc_t *)t.extra)->has_algorithm);
+    SET(&a, algo_id, 34);
+    SET(&knob, key, 15);
+    SET(&knob, value, -2);
+    a.n_tuning_knobs = TD_CONV_KNOBS, a.tuning_knobs = knobs;
+    ck_assert_int_eq(read_message(&t), TD_OK);
+    const td_conv_desc_t *d = t.extra;
+    ck_assert(d->has_algorithm && d->algorithm == 34 && d->n_knobs == TD_CONV_KNOBS && !d->exact);
+    ck_assert(d->knobs[TD_CONV_KNOBS - 1].type == 15 && d->knobs[TD_CONV_KNOBS - 1].value == -2);
+    a.n_tuning_knobs++;
+    ck_assert_int_eq(read_message(&t), TD_OK);
+    ck_assert(!((const td_conv_desc_t *)t.extra)->has_algorithm);
+}
+END_TEST
+
+/* The highest of the operands': packed, one by one, with more behind, cut off. */
+START_TEST(precision) {
+    static const struct {
+        uint8_t bytes[8];
+        size_t n;
+        int32_t want;
+    } v[] = {{{0x0a, 2, 0, 0}, 4, 0}, {{0x0a, 2, 2, 1}, 4, 2},       {{0x08, 1, 0x08, 0}, 4, 1}, {{0}, 0, 0},
+             {{0x0a, 9, 2}, 3, 0},    {{0x0a, 1, 2, 0x10, 5}, 5, 2}, {{0x10, 5}, 2, 0},
+             {{0x0a, 2, 3, 1}, 4, 1},
+             {{0x0a}, 1, 0},          {{0x08}, 1, 0}};
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        Xla__HloInstructionProto p = XLA__HLO_INSTRUCTION_PROTO__INIT;
+        td_hlo_instr_t in = {0};
+        SET(&p, precision_config, ((ProtobufCBinaryData){v[i].n, (uint8_t *)(uintptr_t)v[i].bytes}));
+        ck_assert_msg(!td_hlo_parse_attrs(&arena, &p, &in, &err), "%s", err.text);
+        ck_assert_msg(in.precision == v[i].want, "%zu: %d", i, in.precision);
+    }
+}
+END_TEST
+
 int main(void) {
     TCase *t = tcase_create("thunk_conv");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, fused_message);
     tcase_add_test(t, gradients);
+    tcase_add_test(t, algorithms);
+    tcase_add_test(t, precision);
     tcase_add_loop_test(t, spoilt_messages, 0, sizeof spoilt / sizeof *spoilt);
     tcase_add_test(t, reorder_message);
     Suite *s = suite_create("thunk_conv");
