@@ -43,6 +43,7 @@ static void end(td_store_t *s, td_sequence_t *q) {
 
 static void hand_over(td_sequence_t *q, td_want_t *w) {
     q->busy = true;
+    q->ran = false;
     w->waits_for = NULL;
     w->lease.sequence = q;
     if (w->sequence_end) q->ends = true;
@@ -132,6 +133,7 @@ td_status_t td_sequence_join(td_store_t *s, td_want_t *w, bool *out_waiting, td_
 td_want_t *td_sequence_release(td_store_t *s, td_sequence_t *q) {
     q->used_ns = td_store_now(s);
     q->busy = false;
+    if (!q->ran) q->ends = false; /* a request that was refused on its way has ended nothing */
     q->ends |= q->spoiled;
     td_want_t *w = q->wants;
     if (w && !q->spoiled) {
@@ -171,6 +173,7 @@ td_status_t td_sequence_prepare(td_sequence_t *q, td_binding_t *b, const td_run_
     td_resident_t *r = q->resident;
     td_device_t *dev = r->store->opts.device;
     if (q->spoiled) return td_fail(err, TD_USAGE, "sequence %s has ended: a run of it failed; start it again", q->name);
+    q->ran = true;
     if (!q->fresh) {
         if (initial) return td_fail(err, TD_USAGE, "initial state is possible at a sequence's start only");
         return TD_OK;

@@ -201,7 +201,7 @@ struct td_sequence {
     char name[64];
     void **memory; /* by state; NULL before its first run */
     uint32_t n_memory;
-    bool busy, ends, fresh, spoiled;
+    bool busy, ends, fresh, spoiled, ran; /* ran: since it was handed over */
     uint64_t used_ns;
     td_want_t *wants; /* first come, first served */
     td_sequence_t *next;

@@ -172,6 +172,21 @@ START_TEST(state_stays_between_requests) {
 }
 END_TEST
 
+START_TEST(a_request_that_did_not_run_ends_nothing) {
+    td_store_t *s = open_counter("counter", 60000, "");
+    td_err_t err = {0};
+    float out = 0;
+    ck_assert_int_eq(step(s, "a", true, false, 1, &out, NULL, &err), TD_OK);
+    answer_t a = {.want = {.sequence = "a", .sequence_end = true}};
+    ck_assert_int_eq(ask(s, &a, "counter", ""), TD_OK);
+    let_go(&a); /* as when a queue is full */
+    ck_assert_int_eq(step(s, "a", false, true, 2, &out, NULL, &err), TD_OK);
+    ck_assert_float_eq(out, 30);
+    ck_assert_int_eq(step(s, "a", false, false, 2, &out, NULL, &err), TD_USAGE);
+    td_store_close(s);
+}
+END_TEST
+
 START_TEST(a_sequence_ends_when_nothing_comes) {
     td_store_t *s = open_counter("counter", 50, "");
     td_err_t err = {0};
@@ -245,6 +260,7 @@ int main(void) {
     tcase_add_loop_test(c, settings_are_checked_against_the_artifact, 0,
                         (int)(sizeof bad_buckets / sizeof *bad_buckets));
     tcase_add_loop_test(c, state_stays_between_requests, 0, (int)(sizeof counters / sizeof *counters));
+    tcase_add_test(c, a_request_that_did_not_run_ends_nothing);
     tcase_add_test(c, a_sequence_ends_when_nothing_comes);
     tcase_add_test(c, a_sequence_keeps_its_version);
     tcase_add_test(c, one_request_of_a_sequence_runs_at_a_time);
