@@ -20,7 +20,7 @@ static td_status_t make_inputs(td_resident_t *r, td_run_slot_t *s, td_err_t *err
     s->room = TD_NEW_N(&r->arena, uint8_t *, n + 1u);
     s->states = TD_NEW_N(&r->arena, td_run_state_t, r->info.n_states + 1u);
     if (!s->inputs || !s->room || !s->states) return td_arena_fail(&r->arena, err);
-    for (uint32_t i = 0; i < n; i++) s->inputs[i] = s->bucket->bound[i];
+    for (uint32_t i = 0; i < n; i++) s->inputs[i] = s->bucket->weights[i];
     for (uint32_t i = 0; i < r->info.n_inputs; i++) {
         const td_tensor_info_t *t = &r->info.inputs[i];
         const td_shape_t *sh = td_program_input(p, r->visible_inputs[i])->shape;

@@ -104,7 +104,7 @@ START_TEST(payloads_in_place) {
     for (uint32_t i = 0; i < p[0]->n_shared; i++) {
         bool found = false;
         for (uint32_t k = 0; k < p[0]->n_slots; k++)
-            found = found || p[0]->slots[k].constant == (const void *)p[0]->shared[i]->bytes.data;
+            found = found || p[0]->slots[k].constant == ((const td_payload_t *)p[0]->shared[i].what)->bytes.data;
         ck_assert(found);
     }
     run(p[0], x, &n);
@@ -250,12 +250,12 @@ static void *loader(void *arg) {
     unsigned x = (unsigned)(uintptr_t)arg;
     for (int k = 0; k < ROUNDS; k++) {
         const td_payload_t *v[3];
-        void *at[3] = {NULL};
+        td_constant_t at[3] = {{NULL}};
         td_err_t err = {0};
         for (int i = 0; i < 3; i++) v[i] = kinds[(x = x * 1664525u + 1013904223u) / 65536 % KINDS];
-        ck_assert(!td_constants_get(constants, v, 3, at, &err));
-        for (int i = 0; i < 3; i++) ck_assert(!memcmp(at[i], v[i]->bytes.data, v[i]->bytes.size));
-        td_constants_put(constants, v, 3);
+        ck_assert(!td_constants_get(constants, v, 3, NULL, at, &err));
+        for (int i = 0; i < 3; i++) ck_assert(!memcmp(at[i].memory, v[i]->bytes.data, v[i]->bytes.size));
+        td_constants_put(constants, at, 3);
     }
     return NULL;
 }
