@@ -22,7 +22,7 @@ typedef struct entry {
 
 /* Two chains: by the hash of all bytes, and by that of the first ones. */
 enum { BY_CONTENT, BY_HEAD, CHAINS };
-enum { BUCKETS = 4096 }; /* models have some hundred constants and weights each; chains of a few are no matter */
+enum { BUCKETS = 512 }; /* models have some hundred constants and weights each; chains of some tens are no matter */
 
 struct td_constants {
     td_device_t *dev;
