@@ -160,5 +160,31 @@ class Uploads(Case):
         self.assertEqual(many - few, 40)
 
 
+class Streams(Case):
+    """Requests that are served at one time: copies and kernels of one while those of another are under way."""
+
+    REQUESTS = 8
+
+    def serve_all(self, threads):
+        """Seconds that the requests took, and how many streams were at work at one time."""
+        self.serve(threads=threads, environment={"FAKECUDA_SLOW": "10000"})
+        want = self.infer().raw_output_contents[0]
+        started = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(self.REQUESTS) as pool:
+            got = list(pool.map(lambda i: self.infer().raw_output_contents[0], range(self.REQUESTS)))
+        took = time.monotonic() - started
+        self.assertEqual(set(got), {want})
+        self.assertEqual(self.daemon.stop(), 0)
+        return took, self.daemon.report()["streams_at_once"]
+
+    def test_as_many_as_threads(self):
+        self.put("digits")
+        one, at_once = self.serve_all(1)
+        self.assertEqual(at_once, 1)
+        four, at_once = self.serve_all(4)
+        self.assertEqual(at_once, 4)
+        self.assertLess(four, one / 2)  # a quarter, but for what runs on the processor
+
+
 if __name__ == "__main__":
     unittest.main()
