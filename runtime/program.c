@@ -272,12 +272,13 @@ const td_constant_t *td_program_constants(const td_program_t *p, uint32_t *out_n
     *out_n = p->n_shared;
     return p->shared;
 }
+uint64_t td_program_stream_bytes(const td_program_t *p) { return (p->n_lanes - p->host) * p->dev->stream_bytes; }
 uint64_t td_program_binding_bytes(const td_program_t *p) {
     uint64_t sum = p->layout.block_bytes + p->layout.convert_bytes + p->layout.stage_bytes + 1024;
     sum += (p->n_slots + p->max_args) * sizeof(void *);
     for (uint32_t i = 0; i < p->n_lanes; i++)
-        sum += p->lanes[i].scratch + 256 + (i || !p->host ? p->dev->stream_bytes : 0);
-    return sum + p->n_pairs * (sizeof(void *) + 64);
+        sum += p->lanes[i].scratch + 256;
+    return sum + td_program_stream_bytes(p) + p->n_pairs * (sizeof(void *) + 64);
 }
 uint32_t td_program_lane_count(const td_program_t *p) { return p->n_lanes; }
 td_stream_use_t td_program_lane(const td_program_t *p, uint32_t lane, int64_t *id) {

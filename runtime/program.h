@@ -61,6 +61,8 @@ const char *td_program_name(const td_program_t *p);
 uint64_t td_program_bytes(const td_program_t *p);
 uint64_t td_program_constant_bytes(const td_program_t *p);
 uint64_t td_program_binding_bytes(const td_program_t *p);
+/* Of a binding's, what the device takes on the host for its streams, with an allocator of its own. */
+uint64_t td_program_stream_bytes(const td_program_t *p);
 /* What it shares with others through the table of constants, *out_n of them (one may occur twice); lives as long. */
 const td_constant_t *td_program_constants(const td_program_t *p, uint32_t *out_n);
 

@@ -218,15 +218,22 @@ static td_status_t start(td_store_t *s, const td_load_order_t *o, td_resident_t 
     return st;
 }
 
-/* Allocators only say that there is nothing; the budget knows better. */
+/* Allocators only say that there is nothing, and charges not whose; the budget knows better. */
 static td_status_t tell_budget(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_status_t st, td_err_t *err) {
-    uint64_t n = atomic_load(&r->program_draw.refused), m = atomic_load(&r->binding_draw.refused);
-    if (!n) n = atomic_load(&s->survey_draw.refused);
+    const struct { const td_draw_t *draw; uint32_t domain; bool no_memory; } draws[] = {
+        {&r->program_draw, 0, true}, {&s->survey_draw, 0, true}, {&r->payload_draw, 0, false},
+        {&r->binding_draw, r->held_domain, false}, {&r->constant_draw, r->held_domain, false},
+    };
     char what[300];
-    if (st != TD_NOMEM || (!n && !m)) return st;
+    if (st != TD_NOMEM && st != TD_LIMIT) return st;
     snprintf(what, sizeof what, "%s/%s", o->model, o->version);
-    td_budget_refuse(s->budget, n ? 0 : r->held_domain, n ? n : m, what, err);
-    return td_prefix(err, TD_LIMIT, "over the budget");
+    for (size_t i = 0; i < sizeof draws / sizeof *draws; i++) {
+        uint64_t n = draws[i].no_memory && st != TD_NOMEM ? 0 : atomic_load(&draws[i].draw->refused);
+        if (!n) continue;
+        td_budget_refuse(s->budget, draws[i].domain, n, what, err);
+        return td_prefix(err, TD_LIMIT, "over the budget");
+    }
+    return st;
 }
 
 /* So that even the survey has room, when what is set aside for it was too little. */
@@ -252,7 +259,7 @@ static td_status_t try_once(td_store_t *s, const td_load_order_t *o, attempt_t *
         st = load(s, o, r, &v, a, err);
     }
     td_survey_end(&v);
-    if (r) st = tell_budget(s, o, r, st, err);
+    if (r && !a->refused) st = tell_budget(s, o, r, st, err);
     if (st != TD_OK) {
         td_resident_destroy(r);
         return st;

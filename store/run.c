@@ -53,6 +53,13 @@ static td_status_t make_outputs(td_resident_t *r, td_run_slot_t *s, td_err_t *er
     return TD_OK;
 }
 
+/* It stays in the account until that is closed. */
+static td_status_t charge_streams(td_resident_t *r, const td_bucket_t *b, td_err_t *err) {
+    uint64_t n = td_program_stream_bytes(b->program);
+    if (!n || td_charge_take(&r->program_draw.charge, n)) return TD_OK;
+    return td_fail(err, TD_LIMIT, "the budget has no %llu bytes more for streams", (unsigned long long)n);
+}
+
 td_status_t td_resident_make_slots(td_resident_t *r, uint32_t n, td_err_t *err) {
     td_status_t st = TD_OK;
     for (uint32_t k = 0; k < r->n_buckets && st == TD_OK; k++) {
@@ -65,6 +72,7 @@ td_status_t td_resident_make_slots(td_resident_t *r, uint32_t n, td_err_t *err) 
             s->bucket = b;
             st = make_inputs(r, s, err);
             if (st == TD_OK) st = make_outputs(r, s, err);
+            if (st == TD_OK) st = charge_streams(r, b, err);
             if (st == TD_OK) st = td_binding_create(b->program, td_heap_alloc(r->heap), &s->binding, err);
         }
     }

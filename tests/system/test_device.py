@@ -5,9 +5,12 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import shutil
 import struct
 import time
 import unittest
+
+from tritonclient.grpc import service_pb2 as pb
 
 import test_store
 from daemon_fixture import ROOT, read_safetensors
@@ -141,6 +144,37 @@ class Memory(Case):
                 break
         self.assertEqual(state, "READY", reason)
         self.assertLess(limit, 2.5 * WEIGHTS + (512 << 10))
+
+
+    def test_constants_that_are_there_cost_nothing(self):
+        """Of two models with the same 80 KiB, the second one fits where the first one leaves less than that."""
+        for model in ("c0", "c1"):
+            folder = self.store / model / "1"
+            folder.mkdir(parents=True)
+            shutil.copy(ROOT / "tests/data/constant_0.aot", folder / "model.aot")
+        self.serve()
+        constants = self.accounts()["device0", "constants"]
+        self.assertLess(constants, 100_000)
+        self.assertGreater(constants, 80_000)
+        self.end_early()
+        self.serve(budget={"device": "128KiB"}, load_threads=1)
+        self.assertEqual({state for state, _ in self.index().values()}, {"READY"}, self.index())
+        self.assertLess(self.total("peak", "device0"), 128 << 10)
+
+    def test_a_call_of_the_driver_fails_while_loading(self):
+        """The model is unavailable, with the cause, and nothing else happens; then it can be loaded."""
+        self.put("digits")
+        for call in ("cuMemAlloc_v2:1", "cuMemcpyHtoDAsync_v2:2", "cuStreamCreateWithPriority:1", "cuMemAllocHost_v2:2",
+                     "cuModuleLoadDataEx:1", "cuMemcpyHtoDAsync_v2:1:1"):
+            with self.subTest(call=call):
+                self.serve(environment={"FAKECUDA_FAIL": call})
+                ((state, reason),) = self.index().values()
+                self.assertEqual(state, "UNAVAILABLE")
+                self.assertTrue(call.split(":")[0] in reason or "device memory" in reason, reason)
+                self.assertEqual(self.total("charged", "device0"), 0)
+                self.stub.RepositoryModelLoad(pb.RepositoryModelLoadRequest(model_name="digits"), timeout=60)
+                self.infer()
+                self.end_early()
 
 
 class Uploads(Case):
