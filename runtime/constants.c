@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/constants.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/guard.h"
-#include "proto/highway.h"
+#include "proto/content.h"
 
-typedef struct content {
-    uint64_t hash[4], size, head;
-} content_t;
+typedef struct name {
+    td_content_t content;
+    uint64_t size, head;
+} name_t;
 
 typedef struct entry {
-    content_t key;
+    name_t key;
     void *memory; /* on the device, key.size bytes */
     uint64_t refs;
     struct entry *next[2];
@@ -30,7 +29,6 @@ struct td_constants {
     const td_alloc_t *alloc;
     const td_charge_t *charge;
     bool in_place; /* the payload is the constant; then no entries */
-    uint64_t secret[4];
     pthread_mutex_t lock;
     uint64_t count, bytes;
     entry_t *buckets[]; /* CHAINS * BUCKETS of them, unless in_place */
@@ -40,14 +38,6 @@ static size_t table_bytes(bool in_place) {
     return sizeof(td_constants_t) + (in_place ? 0 : CHAINS * BUCKETS * sizeof(entry_t *));
 }
 
-static td_status_t make_secret(uint64_t secret[4], td_err_t *err) {
-    ssize_t n;
-    do n = getrandom(secret, 4 * sizeof *secret, 0);
-    while (n < 0 && errno == EINTR);
-    if (n == 4 * (ssize_t)sizeof *secret) return TD_OK;
-    return td_fail(err, TD_IO, "the system gives no random bytes for the table of constants: %s", strerror(errno));
-}
-
 td_status_t td_constants_create(td_device_t *dev, td_payload_table_t *payloads, const td_alloc_t *alloc,
                                 const td_charge_t *charge, td_constants_t **out, td_err_t *err) {
     td_constants_t *c = alloc->get(alloc->ctx, table_bytes(dev->host_memory), 16);
@@ -55,11 +45,6 @@ td_status_t td_constants_create(td_device_t *dev, td_payload_table_t *payloads, 
     memset(c, 0, table_bytes(dev->host_memory));
     *c = (td_constants_t){.dev = dev, .payloads = payloads, .alloc = alloc, .charge = charge,
                           .in_place = dev->host_memory};
-    td_status_t st = c->in_place ? TD_OK : make_secret(c->secret, err);
-    if (st) {
-        alloc->put(alloc->ctx, c, table_bytes(c->in_place));
-        return st;
-    }
     pthread_mutex_init(&c->lock, NULL);
     *out = c;
     return TD_OK;
@@ -67,13 +52,13 @@ td_status_t td_constants_create(td_device_t *dev, td_payload_table_t *payloads, 
 
 /* ---- entries; with the lock held ---- */
 
-static entry_t **bucket(td_constants_t *c, const content_t *k, int chain) {
-    return &c->buckets[chain * BUCKETS + (chain == BY_HEAD ? k->head : k->hash[0]) % BUCKETS];
+static entry_t **bucket(td_constants_t *c, const name_t *k, int chain) {
+    return &c->buckets[chain * BUCKETS + (chain == BY_HEAD ? k->head : k->content.name[0]) % BUCKETS];
 }
 
-static entry_t *find(td_constants_t *c, const content_t *k) {
+static entry_t *find(td_constants_t *c, const name_t *k) {
     entry_t *e = *bucket(c, k, BY_CONTENT);
-    while (e && (e->key.size != k->size || memcmp(e->key.hash, k->hash, sizeof k->hash) != 0)) e = e->next[BY_CONTENT];
+    while (e && (e->key.size != k->size || !td_content_equal(&e->key.content, &k->content))) e = e->next[BY_CONTENT];
     return e;
 }
 
@@ -97,7 +82,7 @@ void td_constants_destroy(td_constants_t *c) {
 }
 
 /* A new copy: memory now, the bytes when the stream gets there. */
-static td_status_t add(td_constants_t *c, const content_t *k, td_span_t bytes, const td_charge_t *charge, td_stream_t **q,
+static td_status_t add(td_constants_t *c, const name_t *k, td_span_t bytes, const td_charge_t *charge, td_stream_t **q,
                        entry_t **out, td_err_t *err) {
     td_status_t st = *q ? TD_OK : c->dev->ops->stream_create(c->dev, TD_STREAM_MAIN, q, err);
     if (st) return st;
@@ -150,7 +135,7 @@ static td_status_t check_files(const request_t *r, td_err_t *err) {
 }
 
 /* Others see an entry only when its bytes are there: the lock is held until the stream is empty. */
-static td_status_t get_locked(td_constants_t *c, const request_t *r, const content_t *keys, td_constant_t *out,
+static td_status_t get_locked(td_constants_t *c, const request_t *r, const name_t *keys, td_constant_t *out,
                               td_err_t *err) {
     td_stream_t *q = NULL;
     td_status_t st = TD_OK;
@@ -172,24 +157,22 @@ static td_status_t get_locked(td_constants_t *c, const request_t *r, const conte
     return st;
 }
 
-static content_t key_of(const td_constants_t *c, td_span_t b) {
-    td_highway_t h;
-    content_t k = {.size = b.size};
-    td_highway_init_key(&h, c->secret);
-    if (b.size) td_highway_add(&h, b.data, b.size);
-    td_highway_end256(&h, k.hash);
-    k.head = td_payload_head_hash(b);
-    return k;
-}
-
 static td_status_t get(td_constants_t *c, const request_t *r, td_constant_t *out, td_err_t *err) {
     if (!r->n) return TD_OK;
-    content_t *keys = c->alloc->get(c->alloc->ctx, r->n * sizeof *keys, 16);
+    name_t *keys = c->alloc->get(c->alloc->ctx, r->n * sizeof *keys, 16);
     if (!keys) return td_fail(err, TD_NOMEM, "no memory for %u constants", r->n);
-    for (uint32_t i = 0; i < r->n; i++) keys[i] = key_of(c, bytes_of(r, i));
-    pthread_mutex_lock(&c->lock);
-    td_status_t st = get_locked(c, r, keys, out, err);
-    pthread_mutex_unlock(&c->lock);
+    td_status_t st = TD_OK;
+    for (uint32_t i = 0; i < r->n && !st; i++) {
+        td_span_t b = bytes_of(r, i);
+        keys[i].size = b.size;
+        keys[i].head = td_payload_head_hash(b);
+        st = td_content_of(b, &keys[i].content, err);
+    }
+    if (!st) {
+        pthread_mutex_lock(&c->lock);
+        st = get_locked(c, r, keys, out, err);
+        pthread_mutex_unlock(&c->lock);
+    }
     c->alloc->put(c->alloc->ctx, keys, r->n * sizeof *keys);
     return st;
 }
@@ -223,7 +206,7 @@ void td_constants_put(td_constants_t *c, const td_constant_t *v, uint32_t n) {
 
 bool td_constants_seem_held(td_constants_t *c, uint64_t size, uint64_t head) {
     if (c->in_place) return false;
-    content_t k = {.size = size, .head = head};
+    name_t k = {.size = size, .head = head};
     pthread_mutex_lock(&c->lock);
     const entry_t *e = *bucket(c, &k, BY_HEAD);
     while (e && (e->key.size != size || e->key.head != head)) e = e->next[BY_HEAD];

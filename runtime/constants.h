@@ -5,11 +5,8 @@
  * which holds each content once, does the sharing. Any other device holds a copy of each content, uploaded once,
  * charged once, and freed with its last user; the bytes on the host may go as soon as the copy is made.
  *
- * Copies are found by their size and a keyed 256-bit HighwayHash; their bytes are not there any more to be compared.
- * That is as good as comparing. Whoever writes artifacts or weights does not know the key (256 bits of getrandom for
- * each table, which never leave the process), and never sees a hash, so there is nothing better for him than guessing:
- * HighwayHash is a pseudo-random function as far as anybody knows, and two contents meet with a chance of 2^-256 a
- * pair. An error of the memory that would be compared is many orders of magnitude likelier.
+ * Copies are found by their size and their content's name (proto/content.h, which says why that is as good as
+ * comparing): the bytes are not there any more to be compared.
  *
  * Nobody writes to them: td_module_open refuses programs that would write to constants, and weights that a program
  * writes over are copied before each run. One table per device (the store's), or one per program for runs without a

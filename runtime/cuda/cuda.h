@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/hash.h"
+#include "proto/content.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/elf.h"
 #include "runtime/device.h"
@@ -104,7 +104,7 @@ td_status_t td_cuda_tape_read(td_tape_t *t, uint32_t n, uint64_t *out_ns, td_err
  * binary. program: identifies it as long as it lives. Thread: any (a lock inside). */
 struct td_cuda_module {
     td_cuda_module_t *next;
-    td_hash_t hash;
+    td_content_t content;
     td_image_kind_t kind;
     const void *scope; /* of what it is shared within; NULL: the device */
     CUmodule handle;
