@@ -47,7 +47,8 @@ class Case(test_store.Case):
         return out
 
     def total(self, name, domain):
-        return parse_metrics(get(self.daemon.socket, "/metrics")[2])[1][f"thunkd_budget_{name}_bytes", (("domain", domain),)]
+        values = parse_metrics(get(self.daemon.socket, "/metrics")[2])[1]
+        return values[f"thunkd_budget_{name}_bytes", (("domain", domain),)]
 
 
 class Memory(Case):
@@ -157,7 +158,7 @@ class Memory(Case):
         self.assertLess(constants, 100_000)
         self.assertGreater(constants, 80_000)
         self.end_early()
-        self.serve(budget={"device": "128KiB"}, load_threads=1)
+        self.serve(budget={"device": "128KiB"})
         self.assertEqual({state for state, _ in self.index().values()}, {"READY"}, self.index())
         self.assertLess(self.total("peak", "device0"), 128 << 10)
 

@@ -263,7 +263,8 @@ START_TEST(on_cuda) {
     ck_assert(!td_payload_table_create(&counter.base, &table, &err));
     ck_assert_msg(!td_artifact_open_file(file, table, &counter.base, &a, &err), "%s", err.text);
     ck_assert(!td_module_open(a, &counter.base, &mod, &err));
-    ck_assert_msg(!td_program_create(mod, &(td_program_opts_t){.dev = cuda, .alloc = &counter.base}, &p, &err), "%s", err.text);
+    const td_program_opts_t o = {.dev = cuda, .alloc = &counter.base};
+    ck_assert_msg(!td_program_create(mod, &o, &p, &err), "%s", err.text);
     ck_assert_msg(!td_program_bind(p, in, (const bool[]){false, true}, &err), "%s", err.text);
     for (int i = 0; i < 4; i++) m[i] = -100;
     ck_assert(!td_binding_create(p, &counter.base, &b, &err));
