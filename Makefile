@@ -110,7 +110,7 @@ $(eval $(call fake_lib,libcudnn.so.9,tests/fakecuda/lib_dnn.c tests/fakecuda/lib
 $(eval $(call fake_lib,libcublasLt.so.13,tests/fakecuda/lib_blaslt.c tests/fakecuda/lib_blaslt_run.c))
 $(B)/tests/cuda_custom_test $(B)/tests/cuda_solver_test $(B)/tests/cuda_fft_test $(B)/tests/cuda_handlers_test $(B)/tests/cuda_handlers_more_test: | $(FAKE_LIBS)
 $(B)/tests/cuda_attention_test $(B)/tests/cuda_dnn_test $(B)/tests/cuda_gemm_test $(B)/tests/cuda_blas_test $(B)/tests/cuda_topk_test: | $(FAKE_LIBS)
-$(B)/tests/trace_test $(B)/tests/cuda_graph_test $(B)/tests/cuda_test $(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
+$(B)/tests/bind_device_test $(B)/tests/trace_test $(B)/tests/cuda_graph_test $(B)/tests/cuda_test $(B)/tests/fakecuda_test $(B)/tests/fakecuda_more_test $(B)/tests/fakecuda_run_test: | $(B)/fakecuda/libcuda.so.1
 
 $(B)/demo-digits: tools/demo/digits.c $(B)/libthunk.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libthunk.a $(LDFLAGS) $(LDLIBS)

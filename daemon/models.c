@@ -89,8 +89,9 @@ static td_status_t open_store(td_models_t *m, const td_config_t *c, td_err_t *er
     o.contract = (td_contract_policy_t){.day = v->contract_day, .play = c->contract_date != 0,
                                         .strict = c->enforce_strict != 0};
     td_status_t s = budget("store.budget.host", c->store_budget_host, td_budget_host_memory(""), &o.host_bytes, err);
+    uint64_t memory = v->device->memory_bytes ? v->device->memory_bytes : td_budget_host_memory("");
     if (s == TD_OK && !v->device->host_memory)
-        s = budget("store.budget.device", c->store_budget_device, v->device->memory_bytes, &o.device_bytes, err);
+        s = budget("store.budget.device", c->store_budget_device, memory, &o.device_bytes, err);
     return s == TD_OK ? td_store_open(&o, &v->store, err) : s;
 }
 

@@ -101,6 +101,7 @@ static td_status_t apart(td_excise_t *x, td_feed_t *in, uint64_t n, td_span_t na
     if (s == TD_OK && !native.data) s = td_feed_skip(in, n - keep, err);
     p->bytes = (td_span_t){bytes, keep};
     if (td_payload_seems_held(x->table, size, p->bytes)) x->held_bytes += td_payload_cost(size);
+    if (s == TD_OK) p->hash = (td_hash_t){.lo = td_payload_head_hash(p->bytes)};
     if (s == TD_OK && keep != size) s = zeros(x, size, &p->bytes, err);
     *out = p;
     return s;

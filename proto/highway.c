@@ -15,6 +15,10 @@ static uint64_t halves_swapped(uint64_t x) {
 void td_highway_init(td_highway_t *h) {
     /* The bytes of "Riegeli/records\n", twice. */
     static const uint64_t key[4] = {0x2f696c6567656952u, 0x0a7364726f636572u, 0x2f696c6567656952u, 0x0a7364726f636572u};
+    td_highway_init_key(h, key);
+}
+
+void td_highway_init_key(td_highway_t *h, const uint64_t key[4]) {
     static const uint64_t mul0[4] = {0xdbe6d5d5fe4cce2fu, 0xa4093822299f31d0u, 0x13198a2e03707344u,
                                      0x243f6a8885a308d3u};
     static const uint64_t mul1[4] = {0x3bd39e10cb0ef593u, 0xc0acf169b5f18a8cu, 0xbe5466cf34e90c6cu,
@@ -136,12 +140,30 @@ static void remainder_in(td_highway_t *h) {
     packet(h, last);
 }
 
-uint64_t td_highway_end(td_highway_t *h) {
+static void stir(td_highway_t *h, int rounds) {
     if (h->n_rest) remainder_in(h);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < rounds; i++) {
         uint64_t permuted[4] = {halves_swapped(h->v0[2]), halves_swapped(h->v0[3]), halves_swapped(h->v0[0]),
                                 halves_swapped(h->v0[1])};
         update(h, permuted);
     }
+}
+
+uint64_t td_highway_end(td_highway_t *h) {
+    stir(h, 4);
     return h->v0[0] + h->v1[0] + h->mul0[0] + h->mul1[0];
+}
+
+/* 256 bits, the highest first, modulo x^128 + x^2 + x. */
+static void reduce(uint64_t a3, uint64_t a2, uint64_t a1, uint64_t a0, uint64_t out[2]) {
+    a3 &= 0x3fffffffffffffffu;
+    out[1] = a1 ^ (a3 << 1 | a2 >> 63) ^ (a3 << 2 | a2 >> 62);
+    out[0] = a0 ^ a2 << 1 ^ a2 << 2;
+}
+
+void td_highway_end256(td_highway_t *h, uint64_t out[4]) {
+    stir(h, 10);
+    for (int i = 0; i < 4; i += 2)
+        reduce(h->v1[i + 1] + h->mul1[i + 1], h->v1[i] + h->mul1[i], h->v0[i + 1] + h->mul0[i + 1],
+               h->v0[i] + h->mul0[i], out + i);
 }

@@ -96,7 +96,8 @@ static td_span_t head_of(td_span_t bytes) {
     return bytes;
 }
 
-uint64_t td_payload_head_hash(td_span_t head) {
+uint64_t td_payload_head_hash(td_span_t bytes) {
+    td_span_t head = head_of(bytes);
     return td_hash_bytes(head.data, head.size).lo;
 }
 
@@ -214,7 +215,7 @@ td_status_t td_payload_settle(td_payload_table_t *t, td_span_t bytes, td_hash_t 
     entry_t *e = t->alloc->get(t->alloc->ctx, sizeof *e, 16);
     *taken = false;
     if (!e) return td_fail(err, TD_NOMEM, "out of memory for a payload of %zu bytes", bytes.size);
-    *e = (entry_t){.pub = {bytes, hash}, .head = td_payload_head_hash(head_of(bytes)), .refs = 1, .mapped = mapped,
+    *e = (entry_t){.pub = {bytes, hash}, .head = td_payload_head_hash(bytes), .refs = 1, .mapped = mapped,
                    .charged = charged, .charge = t->charge ? t->charge : charge};
     entry_t *found = td_payload_find_or_add(t, e);
     *taken = !found;

@@ -30,7 +30,7 @@ enum {
 typedef struct td_payload_table td_payload_table_t;
 typedef struct td_payload {
     td_span_t bytes; /* immutable; at a multiple of TD_PAYLOAD_ALIGN, but for td_payload_adopt's */
-    td_hash_t hash;
+    td_hash_t hash; /* of all bytes. In artifacts opened for their headers: lo is td_payload_head_hash, hi is 0 */
 } td_payload_t;
 
 td_status_t td_payload_table_create(const td_alloc_t *alloc, td_payload_table_t **out_table, td_err_t *err);
@@ -55,6 +55,8 @@ void td_payload_release(td_payload_table_t *t, const td_payload_t *p);
 void td_payload_table_stats(td_payload_table_t *t, uint64_t *out_count, uint64_t *out_bytes, uint64_t *out_refs);
 /* What a payload of that size is charged with. */
 uint64_t td_payload_cost(uint64_t size);
+/* Hash of the first bytes (all, or TD_PAYLOAD_HEAD_BYTES): for guesses. */
+uint64_t td_payload_head_hash(td_span_t bytes);
 /* Does the table hold a payload of that size with these first bytes (all, or TD_PAYLOAD_HEAD_BYTES)? A guess only. */
 bool td_payload_seems_held(td_payload_table_t *t, uint64_t size, td_span_t head);
 

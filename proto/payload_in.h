@@ -30,7 +30,6 @@ struct td_payload_table {
     uint64_t count, bytes, refs;
 };
 
-uint64_t td_payload_head_hash(td_span_t head);
 /* The next payload behind `after` (NULL: the first) that begins with these bytes, has this size (UINT64_MAX: any) and
  * lies at a multiple of align (0: in the table's own memory); one reference, the one on `after` is given up. NULL:
  * none. */

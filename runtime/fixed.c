@@ -218,15 +218,7 @@ static td_status_t compute(td_program_t *p, const void *const *inputs, const boo
     return st;
 }
 
-td_status_t td_program_bind(td_program_t *p, const void *const *inputs, const bool *fixed, td_err_t *err) {
-    if (p->once.v) return td_fail(err, TD_USAGE, "inputs are bound already");
-    for (uint32_t i = 0; i < p->n_inputs; i++)
-        if (fixed[i] && p->state_only[i])
-            return td_fail(err, TD_USAGE, "input %u ('%s') is a state, so it cannot be bound for good", i,
-                           p->inputs[i].name);
-    if (!(p->bound = TD_NEW_N(&p->arena, bool, p->n_inputs))) return td_arena_fail(&p->arena, err);
-    memcpy(p->bound, fixed, p->n_inputs * sizeof *fixed);
+td_status_t td_fixed_compute(td_program_t *p, const void *const *inputs, const bool *fixed, td_err_t *err) {
     td_status_t st = find(p, fixed, err);
-    if (st || p->first_made == p->n_slots) return st;
-    return compute(p, inputs, fixed, err);
+    return st || p->first_made == p->n_slots ? st : compute(p, inputs, fixed, err);
 }

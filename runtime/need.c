@@ -27,10 +27,37 @@ static td_status_t tensors(const td_module_t *m, bool host, bool *direct, td_lay
     return st;
 }
 
-bool td_input_direct(const td_module_t *m, uint32_t input, bool host) {
+bool td_input_read_only(const td_module_t *m, uint32_t input) {
     uint32_t slot = m->inputs[input].slot;
-    if (slot == UINT32_MAX || !host || !td_shape_plain(m->inputs[input].shape)) return false;
-    return !m->buffers[slot].written && !m->buffers[slot].output;
+    return slot != UINT32_MAX && !m->buffers[slot].written && !m->buffers[slot].output;
+}
+
+bool td_input_direct(const td_module_t *m, uint32_t input, bool host) {
+    return host && td_shape_plain(m->inputs[input].shape) && td_input_read_only(m, input);
+}
+
+td_bind_need_t td_module_bind_need(const td_module_t *m, const td_device_t *dev, uint32_t input) {
+    const td_module_io_t *in = &m->inputs[input];
+    const td_shape_t *s = in->shape;
+    td_bind_need_t n = {0};
+    if (dev->host_memory || in->slot == UINT32_MAX || !td_type_is_array(s->type) || !s->count) return n;
+    n.constant_bytes = s->bytes;
+    if (!td_shape_plain(s)) n.convert_bytes = s->bytes, n.spared_bytes = td_io_room(s->bytes);
+    if (td_input_read_only(m, input) && m->buffers[in->slot].size <= s->bytes)
+        n.spared_device_bytes = td_block_room(m->buffers[in->slot].size);
+    return n;
+}
+
+uint64_t td_module_held_bytes(const td_module_t *m, td_constants_t *c) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < m->n_slots; i++) {
+        const td_buffer_t *b = &m->buffers[i];
+        const td_literal_t *l = b->literal;
+        if (!l || (!l->payload && b->size <= TD_LIMIT_INLINE_BYTES)) continue;
+        uint64_t head = l->payload && m->artifact->headers_only ? l->payload->hash.lo : td_payload_head_hash(l->bytes);
+        if (td_constants_seem_held(c, l->bytes.size, head)) sum += b->size;
+    }
+    return sum;
 }
 
 td_status_t td_module_layout(const td_module_t *m, bool host, const bool *states, td_slot_t *slots, bool *direct,
@@ -41,7 +68,7 @@ td_status_t td_module_layout(const td_module_t *m, bool host, const bool *states
         bool owned = i < m->n_allocations && !b->is_thread_local && !b->is_constant &&
                      !(b->is_param && ((states && states[b->input]) || td_input_direct(m, b->input, host)));
         if (slots) slots[i] = (td_slot_t){.size = b->size, .owned = owned, .offset = owned ? out->block_bytes : 0};
-        if (owned) out->block_bytes += (b->size + 511) & ~255ull;
+        if (owned) out->block_bytes += td_block_room(b->size);
         if (!b->literal) continue;
         if (b->literal->payload || b->size > TD_LIMIT_INLINE_BYTES) out->constant_bytes += b->size;
         else out->inline_bytes += td_constant_room(b->size);
@@ -176,7 +203,8 @@ td_status_t td_module_need_states(const td_module_t *m, const td_device_t *dev, 
     for (uint32_t i = 0; i < m->n_inputs; i++) out->input_bytes += td_io_host_bytes(m->inputs[i].shape);
     for (uint32_t i = 0; i < m->n_outputs; i++) out->output_bytes += td_io_host_bytes(m->outputs[i].shape);
     uint64_t used = s.arena + s.thunks * THUNK_BYTES + s.args * sizeof(td_kernel_arg_t) +
-                    m->n_slots * sizeof(td_slot_t) + (m->n_inputs + m->n_outputs) * 512ull;
+                    m->n_slots * sizeof(td_slot_t) + (m->n_inputs + m->n_outputs) * 512ull +
+                    ((uint64_t)m->n_allocations + m->n_inputs) * sizeof(td_constant_t);
     out->program_device_bytes = l.inline_bytes + (dev->ops->compiles ? 0 : s.image);
     out->program_bytes = out->program_device_bytes + sizeof(td_program_t) + arena_bytes(used + used / 8);
     out->binding_device_bytes = l.block_bytes + 256;

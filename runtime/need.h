@@ -27,4 +27,16 @@ td_status_t td_module_need(const td_module_t *m, const td_device_t *dev, td_need
 td_status_t td_module_need_states(const td_module_t *m, const td_device_t *dev, const bool *states, td_need_t *out,
                                   td_err_t *err);
 
+/* What binding an input for good (td_program_bind) takes and spares; zeros where the device's memory is the host's. */
+typedef struct td_bind_need {
+    uint64_t constant_bytes;      /* on the device, held by content */
+    uint64_t convert_bytes;       /* of the host, while it is uploaded: its stored form is another one */
+    uint64_t spared_bytes;        /* of the host, that each binding does without, */
+    uint64_t spared_device_bytes; /* and of the device */
+} td_bind_need_t;
+td_bind_need_t td_module_bind_need(const td_module_t *m, const td_device_t *dev, uint32_t input);
+/* Of td_need_t.constant_bytes, what the device seems to have already (a guess): for modules of artifacts that were
+ * opened for their headers. */
+uint64_t td_module_held_bytes(const td_module_t *m, td_constants_t *c);
+
 #endif

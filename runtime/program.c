@@ -110,7 +110,7 @@ static td_status_t payload_of(td_program_t *p, const td_literal_t *l, const td_p
     return TD_OK;
 }
 
-static td_status_t shared_constants(td_program_t *p, const td_module_t *m, uint32_t *slot_of, void **memory,
+static td_status_t shared_constants(td_program_t *p, const td_module_t *m, uint32_t *slot_of, const td_payload_t **v,
                                     td_err_t *err) {
     td_payload_table_t *t = td_constants_payloads(p->constants);
     td_status_t st = TD_OK;
@@ -119,13 +119,13 @@ static td_status_t shared_constants(td_program_t *p, const td_module_t *m, uint3
         const td_payload_t *l = NULL;
         if (!m->buffers[i].literal) continue;
         if ((st = payload_of(p, m->buffers[i].literal, &l, err))) break;
-        if (l) slot_of[n] = i, p->shared[n++] = l;
+        if (l) slot_of[n] = i, v[n++] = l;
     }
-    if (!st) st = td_constants_get(p->constants, p->shared, n, memory, err);
-    for (uint32_t k = 0; k < n; k++) td_payload_release(t, p->shared[k]); /* the table's reference stays */
+    if (!st) st = td_constants_get(p->constants, v, n, p->constant_charge, p->shared, err);
+    for (uint32_t k = 0; k < n; k++) td_payload_release(t, v[k]); /* the table of constants has what it needs */
     if (st) return st;
     p->n_shared = n;
-    for (uint32_t k = 0; k < n; k++) p->slots[slot_of[k]].constant = memory[k];
+    for (uint32_t k = 0; k < n; k++) p->slots[slot_of[k]].constant = p->shared[k].memory;
     return TD_OK;
 }
 
@@ -166,10 +166,10 @@ static td_status_t constants(td_program_t *p, const td_module_t *m, td_err_t *er
     if (!p->constants && (st = td_constants_create(p->dev, t, p->alloc, p->charge, &p->own_constants, err))) return st;
     if (!p->constants) p->constants = p->own_constants;
     uint32_t *slot_of = TD_NEW_N(&p->arena, uint32_t, m->n_allocations);
-    p->shared = TD_NEW_N(&p->arena, const td_payload_t *, m->n_allocations);
-    void **memory = TD_NEW_N(&p->arena, void *, m->n_allocations);
-    if (!slot_of || !p->shared || !memory) return td_arena_fail(&p->arena, err);
-    if ((st = shared_constants(p, m, slot_of, memory, err))) return td_prefix(err, st, "constants");
+    p->shared = TD_NEW_N(&p->arena, td_constant_t, (size_t)m->n_allocations + m->n_inputs);
+    const td_payload_t **v = TD_NEW_N(&p->arena, const td_payload_t *, m->n_allocations);
+    if (!slot_of || !p->shared || !v) return td_arena_fail(&p->arena, err);
+    if ((st = shared_constants(p, m, slot_of, v, err))) return td_prefix(err, st, "constants");
     return inline_constants(p, m, err);
 }
 
@@ -195,10 +195,12 @@ static td_status_t create(td_program_t *p, const td_module_t *m, const bool *sta
     p->input_slot = TD_NEW_N(a, uint32_t, p->n_inputs);
     p->output_slot = TD_NEW_N(a, uint32_t, p->n_outputs);
     p->input_direct = TD_NEW_N(a, bool, p->n_inputs);
+    p->input_read_only = TD_NEW_N(a, bool, p->n_inputs);
+    p->input_copy = TD_NEW_N(a, void *, p->n_inputs);
     p->state_only = TD_NEW_N(a, bool, p->n_inputs);
     p->name = td_arena_strndup(a, m->hlo->name, strlen(m->hlo->name));
     if (!p->slots || !p->inputs || !p->outputs || !p->input_slot || !p->output_slot || !p->input_direct ||
-        !p->state_only || !p->name)
+        !p->input_read_only || !p->input_copy || !p->state_only || !p->name)
         return td_arena_fail(a, err);
     if (states && p->n_inputs) memcpy(p->state_only, states, p->n_inputs * sizeof *states);
     for (uint32_t i = 0; i < p->n_inputs; i++) {
@@ -209,6 +211,7 @@ static td_status_t create(td_program_t *p, const td_module_t *m, const bool *sta
         if (!p->inputs[i].path) return td_arena_fail(a, err);
         if ((st = shape_copy(a, in->shape, &p->inputs[i].shape, err))) return st;
         p->input_slot[i] = in->slot;
+        p->input_read_only[i] = td_input_read_only(m, i);
     }
     for (uint32_t i = 0; i < p->n_outputs; i++) {
         p->outputs[i].name = td_arena_strndup(a, m->outputs[i].name, strlen(m->outputs[i].name));
@@ -231,6 +234,7 @@ td_status_t td_program_create(const td_module_t *m, const td_program_opts_t *opt
     p->dev = opts->dev;
     p->charge = opts->charge;
     p->constants = opts->constants;
+    p->constant_charge = opts->constants ? opts->constant_charge : NULL;
     p->apart = opts->apart;
     p->host = p->dev->host_memory;
     p->lanes[0] = (td_lane_plan_t){TD_STREAM_MAIN, -1, 0};
@@ -264,18 +268,19 @@ const char *td_program_name(const td_program_t *p) { return p->name; }
 uint64_t td_program_bytes(const td_program_t *p) {
     return sizeof *p + p->arena.reserved_bytes + p->layout.inline_bytes + p->made_bytes;
 }
-uint64_t td_program_constant_bytes(const td_program_t *p) { return p->layout.constant_bytes; }
-const td_payload_t *const *td_program_payloads(const td_program_t *p, uint32_t *out_n) {
+uint64_t td_program_constant_bytes(const td_program_t *p) { return p->layout.constant_bytes + p->bound_bytes; }
+const td_constant_t *td_program_constants(const td_program_t *p, uint32_t *out_n) {
     *out_n = p->n_shared;
     return p->shared;
 }
+uint64_t td_program_stream_bytes(const td_program_t *p) { return (p->n_lanes - p->host) * p->dev->stream_bytes; }
 uint64_t td_program_binding_bytes(const td_program_t *p) {
     uint64_t sum = p->layout.block_bytes + p->layout.convert_bytes + p->layout.stage_bytes + 1024;
     sum += (p->n_slots + p->max_args) * sizeof(void *);
     for (uint32_t i = 0; i < p->n_lanes; i++)
-        sum += p->lanes[i].scratch + 256 + (i || !p->host ? p->dev->stream_bytes : 0);
+        sum += p->lanes[i].scratch + 256;
     if (p->dev->graphs) sum += td_graphs_bytes(p->n_thunks);
-    return sum + p->n_pairs * (sizeof(void *) + 64);
+    return sum + td_program_stream_bytes(p) + p->n_pairs * (sizeof(void *) + 64);
 }
 uint32_t td_program_lane_count(const td_program_t *p) { return p->n_lanes; }
 td_stream_use_t td_program_lane(const td_program_t *p, uint32_t lane, int64_t *id) {

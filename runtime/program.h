@@ -41,11 +41,14 @@ typedef struct td_program_opts {
     const td_charge_t *charge;  /* asked before the program, or a binding of it, takes memory of the device: blocks,
                                  * scratch, what td_program_bind makes. Shared constants are charged to their table.
                                  * TD_LIMIT when it refuses. NULL: no budget */
+    const td_charge_t *constant_charge; /* asked for constants that are new to the table (td_constants_get); NULL: the
+                                         * table's */
     const bool *states;         /* by parameter: it will always be a state (td_run_args_t), so bindings have no memory
                                  * for it. Read by td_program_create only. NULL: none */
     bool apart;                 /* no kernels are joined, so that each thunk is one of the module's, on any device */
 } td_program_opts_t;
-/* Keeps references on the payloads of the constants, so the payload table outlives the program too. */
+/* Keeps references on the payloads of the constants where the device's memory is the host's, so the payload table
+ * outlives the program too. On other devices all payloads may go once it has been made. */
 td_status_t td_program_create(const td_module_t *m, const td_program_opts_t *opts, td_program_t **out, td_err_t *err);
 void td_program_destroy(td_program_t *p);
 uint32_t td_program_input_count(const td_program_t *p);
@@ -53,18 +56,24 @@ uint32_t td_program_output_count(const td_program_t *p);
 const td_io_t *td_program_input(const td_program_t *p, uint32_t i);
 const td_io_t *td_program_output(const td_program_t *p, uint32_t i);
 const char *td_program_name(const td_program_t *p);
-/* Bytes: the program itself with what td_program_bind made; the constants it refers to, which others may share (each
- * use counted: two equal ones twice); one binding. */
+/* Bytes: the program itself with what td_program_bind made; the constants it refers to and what td_program_bind
+ * uploaded, which others may share (each use counted: two equal ones twice); one binding. */
 uint64_t td_program_bytes(const td_program_t *p);
 uint64_t td_program_constant_bytes(const td_program_t *p);
 uint64_t td_program_binding_bytes(const td_program_t *p);
-/* The payloads that it refers to, *out_n of them (one may occur twice); they live as long as it does. */
-const td_payload_t *const *td_program_payloads(const td_program_t *p, uint32_t *out_n);
+/* Of a binding's, what the device takes on the host for its streams, with an allocator of its own. */
+uint64_t td_program_stream_bytes(const td_program_t *p);
+/* What it shares with others through the table of constants, *out_n of them (one may occur twice); lives as long. */
+const td_constant_t *td_program_constants(const td_program_t *p, uint32_t *out_n);
 
-/* Before any binding, at most once: the inputs with fixed[i] set (none that is a state) will be these in every run,
- * and their memory stays as it is while the program lives (td_program_run still gets their addresses). What depends
- * on them alone is computed now and kept; arguments that kernels want in a form of their own are brought into it. Adds to
- * td_program_bytes. After an error the program can only be destroyed. */
+/* Before any binding, at most once: the inputs with fixed[i] set (none that is a state) will be these in every run.
+ * Where the device's memory is the host's, theirs stays as it is while the program lives, and td_program_run still gets
+ * their addresses; what depends on them alone is computed now and kept, and arguments that kernels want in a form of
+ * their own are brought into it (adds to td_program_bytes).
+ * On other devices they are uploaded now, through the table of constants: equal ones are there once, whichever program
+ * they belong to. Their memory need not be aligned and may go after this; runs do not look at their addresses. They
+ * add to td_program_constant_bytes, and bindings need no memory for those that the program does not write over.
+ * After an error the program can only be destroyed. */
 td_status_t td_program_bind(td_program_t *p, const void *const *inputs, const bool *fixed, td_err_t *err);
 
 td_status_t td_binding_create(const td_program_t *p, const td_alloc_t *alloc, td_binding_t **out, td_err_t *err);

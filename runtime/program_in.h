@@ -41,9 +41,9 @@ struct td_program {
     td_arena_t arena;
     const td_alloc_t *alloc;
     td_device_t *dev;
-    const td_charge_t *charge;
+    const td_charge_t *charge, *constant_charge;
     td_constants_t *constants, *own_constants; /* own: made here, as none was given */
-    const td_payload_t **shared;               /* constants of the table, a reference each */
+    td_constant_t *shared;                     /* those of the table, a use each; room for one per input, too */
     uint32_t n_shared;
     void *inline_memory; /* the small ones, which are no payloads */
     const char *name;
@@ -59,12 +59,14 @@ struct td_program {
     bool *bound;         /* NULL: no inputs are bound for good */
     bool *state_only;    /* always a state: no memory in bindings */
     bool *input_direct;  /* the caller's memory stands in for the allocation, which has none */
+    bool *input_read_only; /* the program leaves the allocation as it is */
+    void **input_copy;   /* bound, and not read-only: the device's copy, which each run copies from; NULL: none */
     uint32_t n_inputs, n_outputs, max_args;
     td_lane_plan_t lanes[TD_LIMIT_LANES]; /* 0: main */
     uint32_t n_lanes, n_pairs;
     uint32_t dropped_wait; /* tests only: a wait that runs leave out, else TD_NO_WAIT */
     td_layout_t layout;
-    uint64_t made_bytes; /* what td_program_bind made */
+    uint64_t made_bytes, bound_bytes; /* what td_program_bind made; of the shared ones, what it added */
     bool host;           /* device memory is host memory */
     bool apart;          /* kernels are not joined */
 };
@@ -108,6 +110,10 @@ bool td_thunk_light(const td_device_t *dev, const td_thunk_t *t);
 td_status_t td_module_layout(const td_module_t *m, bool host, const bool *states, td_slot_t *slots, bool *direct,
                              td_layout_t *out, td_err_t *err);
 bool td_input_direct(const td_module_t *m, uint32_t input, bool host);
+/* Does nothing in the program write over it, and is it no output? */
+bool td_input_read_only(const td_module_t *m, uint32_t input);
+/* What an allocation takes in the block of a binding. */
+static inline uint64_t td_block_room(uint64_t bytes) { return (bytes + 511) & ~255ull; }
 
 /* run.c: between a host-side tensor (row-major, one element per byte or more) and an array as stored. */
 void td_tensor_convert(const td_shape_t *s, uint8_t *stored, uint8_t *host, bool to_host);
@@ -120,6 +126,8 @@ td_status_t td_states_begin(td_binding_t *b, const td_run_args_t *a, td_err_t *e
 td_status_t td_states_keep(td_binding_t *b, const td_run_args_t *a, td_err_t *err);
 void td_states_end(td_binding_t *b, const td_run_args_t *a);
 
+/* fixed.c: what depends on the fixed inputs alone, on devices with host memory. */
+td_status_t td_fixed_compute(td_program_t *p, const void *const *inputs, const bool *fixed, td_err_t *err);
 /* run.c: runs `once` and the packs with the fixed inputs. */
 td_status_t td_binding_run_once(td_binding_t *b, const void *const *inputs, const bool *fixed, td_err_t *err);
 

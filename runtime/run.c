@@ -154,11 +154,21 @@ td_status_t td_binding_put(td_binding_t *b, const td_shape_t *s, void *to, const
     return b->p->dev->ops->upload(b->run.stream, to, src, s->bytes, err);
 }
 
+/* The device has it already. */
+static td_status_t bind_held(td_binding_t *b, uint32_t i, td_err_t *err) {
+    const td_program_t *p = b->p;
+    uint32_t slot = p->input_slot[i];
+    if (!p->input_copy[i]) return TD_OK; /* its slot is a constant */
+    b->run.slots[slot] = (char *)b->block + p->slots[slot].offset;
+    return p->dev->ops->copy(b->run.stream, b->run.slots[slot], p->input_copy[i], p->inputs[i].shape->bytes, err);
+}
+
 static td_status_t bind_input(td_binding_t *b, uint32_t i, const void *src, uint8_t **stage, td_err_t *err) {
     const td_program_t *p = b->p;
     const td_shape_t *s = p->inputs[i].shape;
     uint32_t slot = p->input_slot[i];
     if (slot == UINT32_MAX) return TD_OK;
+    if (!p->host && p->bound && p->bound[i]) return bind_held(b, i, err);
     if (p->state_only[i])
         return td_fail(err, TD_USAGE, "input %u ('%s') is kept on the device: runs need a state for it", i,
                        p->inputs[i].name);

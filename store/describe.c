@@ -74,7 +74,7 @@ static td_status_t compare_buckets(const td_resident_t *r, const td_model_yaml_t
         for (uint32_t i = 0; i < n + m; i++) {
             const td_io_t *x = i < n ? td_program_input(a->program, i) : td_program_output(a->program, i - n);
             const td_io_t *y = i < n ? td_program_input(b->program, i) : td_program_output(b->program, i - n);
-            bool weights = i < n && (!a->bound[i] != !b->bound[i]);
+            bool weights = i < n && (a->bound[i] != b->bound[i]);
             if (x->shape->type == y->shape->type && x->shape->rank == y->shape->rank && !weights) continue;
             return td_word_fail(&c->buckets.key, err, TD_MISMATCH,
                                 "the buckets differ in type, rank or binding of %s %u",
@@ -93,7 +93,7 @@ static td_status_t list_visible(td_resident_t *r, td_err_t *err) {
     r->visible_outputs = TD_NEW_N(&r->arena, uint32_t, m + 1u);
     if (!r->visible_inputs || !r->visible_outputs) return td_arena_fail(&r->arena, err);
     for (uint32_t i = 0; i < n; i++) {
-        bool hidden = b->bound[i] != NULL;
+        bool hidden = b->bound[i];
         for (uint32_t k = 0; k < r->info.n_states; k++) hidden |= r->state_inputs[k] == i;
         if (!hidden) r->visible_inputs[r->info.n_inputs++] = i;
     }

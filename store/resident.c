@@ -18,25 +18,27 @@ static td_status_t open_accounts(td_store_t *s, const td_load_order_t *o, td_res
     td_draw_init(&r->program_draw, r->programs, NULL);
     td_draw_init(&r->binding_draw, r->bindings, NULL);
     td_draw_init(&r->payload_draw, s->payload_account, NULL);
+    td_draw_init(&r->constant_draw, s->constant_account, NULL);
     return TD_OK;
 }
 
 static void draw_on(td_resident_t *r, td_reservation_t *res) {
-    r->program_draw.reservation = r->binding_draw.reservation = r->payload_draw.reservation = res;
+    r->program_draw.reservation = r->binding_draw.reservation = res;
+    r->payload_draw.reservation = r->constant_draw.reservation = res;
 }
 
 /* ---- programs ---- */
 
 /* The artifact and its module are gone after this, as is what they took on the survey's heap; the program keeps the
- * payloads that it needs. */
+ * payloads that it needs, none of them where the device has copies. */
 static td_status_t make_program(td_store_t *s, const td_load_order_t *o, td_resident_t *r, const td_survey_t *v,
                                 const td_surveyed_t *a, td_bucket_t *b, td_err_t *err) {
     const td_alloc_t *alloc = td_heap_alloc(r->heap), *passing = td_heap_alloc(v->heap);
     td_artifact_opts_t opts = {.table = s->payloads, .alloc = passing, .charge = &r->payload_draw.charge,
-                               .progress = o->done,
-                               .cancel = o->cancel};
+                               .progress = o->done, .cancel = o->cancel};
     td_program_opts_t p = {.dev = s->opts.device, .alloc = alloc, .constants = s->constants,
-                           .charge = &r->binding_draw.charge, .states = a->states};
+                           .charge = &r->binding_draw.charge, .constant_charge = &r->constant_draw.charge,
+                           .states = a->states};
     td_artifact_t *art = NULL;
     td_module_t *m = NULL;
     td_status_t st = td_artifact_open_path(a->path, &opts, &art, err);
@@ -58,12 +60,14 @@ static td_status_t same_inputs(const td_surveyed_t *a, const td_program_t *p, td
 static td_status_t bind_weights(td_resident_t *r, td_bucket_t *b, const bool *bound, td_err_t *err) {
     uint32_t n = td_program_input_count(b->program), any = 0;
     td_io_t *ios = TD_NEW_N(&r->arena, td_io_t, n + 1u);
-    b->bound = TD_NEW_N(&r->arena, const void *, n + 1u);
-    if (!ios || !b->bound) return td_arena_fail(&r->arena, err);
-    for (uint32_t i = 0; i < n; i++) ios[i] = *td_program_input(b->program, i), any += bound[i];
+    bool *own = TD_NEW_N(&r->arena, bool, n + 1u);
+    b->bound = own;
+    b->weights = TD_NEW_N(&r->arena, const void *, n + 1u);
+    if (!ios || !own || !b->weights) return td_arena_fail(&r->arena, err);
+    for (uint32_t i = 0; i < n; i++) ios[i] = *td_program_input(b->program, i), own[i] = bound[i], any += bound[i];
     if (!any) return TD_OK;
-    td_status_t st = td_weights_bind(r->weights, ios, n, b->bound, err);
-    return st == TD_OK ? td_program_bind(b->program, b->bound, bound, err) : st;
+    td_status_t st = td_weights_bind(r->weights, ios, n, b->weights, err);
+    return st == TD_OK ? td_program_bind(b->program, b->weights, bound, err) : st;
 }
 
 static int by_size(const void *pa, const void *pb) {
@@ -88,12 +92,23 @@ static td_status_t make_buckets(td_store_t *s, const td_load_order_t *o, td_resi
     return st;
 }
 
+/* The device has them: nobody reads the files any more. */
+static td_status_t close_weights(td_store_t *s, td_resident_t *r, td_err_t *err) {
+    if (s->opts.device->host_memory) return TD_OK;
+    if (td_weights_damaged(r->weights, err)) return TD_IO;
+    for (uint32_t i = 0; i < r->n_buckets; i++)
+        memset(r->buckets[i].weights, 0, td_program_input_count(r->buckets[i].program) * sizeof *r->buckets[i].weights);
+    td_weights_close(r->weights);
+    r->weights = NULL;
+    return TD_OK;
+}
+
 /* ---- what it shares ---- */
 
 static td_status_t list_held(td_resident_t *r, td_err_t *err) {
     uint32_t n = td_weights_payloads(r->weights, NULL, 0), k, weights = n;
     for (uint32_t i = 0; i < r->n_buckets; i++) {
-        td_program_payloads(r->buckets[i].program, &k);
+        td_program_constants(r->buckets[i].program, &k);
         n += k;
     }
     const td_payload_t **w = TD_NEW_N(&r->arena, const td_payload_t *, weights + 1u);
@@ -102,8 +117,8 @@ static td_status_t list_held(td_resident_t *r, td_err_t *err) {
     td_weights_payloads(r->weights, w, weights);
     for (uint32_t i = 0; i < weights; i++) r->held[r->n_held++] = (td_held_t){w[i], td_payload_cost(w[i]->bytes.size)};
     for (uint32_t i = 0; i < r->n_buckets; i++) {
-        const td_payload_t *const *p = td_program_payloads(r->buckets[i].program, &k);
-        for (uint32_t j = 0; j < k; j++) r->held[r->n_held++] = (td_held_t){p[j], td_payload_cost(p[j]->bytes.size)};
+        const td_constant_t *p = td_program_constants(r->buckets[i].program, &k);
+        for (uint32_t j = 0; j < k; j++) r->held[r->n_held++] = (td_held_t){p[j].what, p[j].bytes};
     }
     return TD_OK;
 }
@@ -164,6 +179,7 @@ static td_status_t fill(td_store_t *s, const td_load_order_t *o, td_resident_t *
     r->weights = v->weights;
     v->weights = NULL;
     td_status_t st = make_buckets(s, o, r, v, err);
+    if (st == TD_OK) st = close_weights(s, r, err);
     if (st == TD_OK) st = describe(r, o, v, err);
     if (st == TD_OK) st = td_resident_make_slots(r, v->concurrency, err);
     if (st == TD_OK) st = list_held(r, err);
@@ -173,7 +189,7 @@ static td_status_t fill(td_store_t *s, const td_load_order_t *o, td_resident_t *
 /* How one attempt to load counts, and how it ended. */
 typedef struct attempt {
     bool trust;     /* what seems to be in the payload table is there */
-    uint64_t slack; /* bytes of host memory beyond the estimate */
+    uint64_t slack; /* bytes beyond the estimate, of each memory */
     bool refused;   /* by admission: a larger need would be too */
 } attempt_t;
 
@@ -182,7 +198,7 @@ static td_status_t load(td_store_t *s, const td_load_order_t *o, td_resident_t *
     uint64_t need[TD_BUDGET_DOMAINS];
     td_reservation_t res;
     td_survey_need(s, v, a->trust, need);
-    need[0] += a->slack;
+    for (uint32_t d = 0; d < td_budget_domains(s->budget); d++) need[d] += a->slack;
     td_status_t st = td_admit(s, o, need, &res, err);
     a->refused = st != TD_OK;
     if (st != TD_OK) return st;
@@ -206,16 +222,23 @@ static td_status_t start(td_store_t *s, const td_load_order_t *o, td_resident_t 
     return st;
 }
 
-/* Allocators only say that there is nothing; the budget knows better. */
+/* Allocators only say that there is nothing, and charges not whose; the budget knows better. */
 static td_status_t tell_budget(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_status_t st,
                                td_err_t *err) {
-    uint64_t n = atomic_load(&r->program_draw.refused), m = atomic_load(&r->binding_draw.refused);
-    if (!n) n = atomic_load(&s->survey_draw.refused);
+    const struct { const td_draw_t *draw; uint32_t domain; bool no_memory; } draws[] = {
+        {&r->program_draw, 0, true}, {&s->survey_draw, 0, true}, {&r->payload_draw, 0, false},
+        {&r->binding_draw, r->held_domain, false}, {&r->constant_draw, r->held_domain, false},
+    };
     char what[300];
-    if (st != TD_NOMEM || (!n && !m)) return st;
+    if (st != TD_NOMEM && st != TD_LIMIT) return st;
     snprintf(what, sizeof what, "%s/%s", o->model, o->version);
-    td_budget_refuse(s->budget, n ? 0 : r->held_domain, n ? n : m, what, err);
-    return td_prefix(err, TD_LIMIT, "over the budget");
+    for (size_t i = 0; i < sizeof draws / sizeof *draws; i++) {
+        uint64_t n = draws[i].no_memory && st != TD_NOMEM ? 0 : atomic_load(&draws[i].draw->refused);
+        if (!n) continue;
+        td_budget_refuse(s->budget, draws[i].domain, n, what, err);
+        return td_prefix(err, TD_LIMIT, "over the budget");
+    }
+    return st;
 }
 
 /* So that even the survey has room, when what is set aside for it was too little. */
@@ -241,7 +264,7 @@ static td_status_t try_once(td_store_t *s, const td_load_order_t *o, attempt_t *
         st = load(s, o, r, &v, a, err);
     }
     td_survey_end(&v);
-    if (r) st = tell_budget(s, o, r, st, err);
+    if (r && !a->refused) st = tell_budget(s, o, r, st, err);
     if (st != TD_OK) {
         td_resident_destroy(r);
         return st;

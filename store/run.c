@@ -20,7 +20,7 @@ static td_status_t make_inputs(td_resident_t *r, td_run_slot_t *s, td_err_t *err
     s->room = TD_NEW_N(&r->arena, uint8_t *, n + 1u);
     s->states = TD_NEW_N(&r->arena, td_run_state_t, r->info.n_states + 1u);
     if (!s->inputs || !s->room || !s->states) return td_arena_fail(&r->arena, err);
-    for (uint32_t i = 0; i < n; i++) s->inputs[i] = s->bucket->bound[i];
+    for (uint32_t i = 0; i < n; i++) s->inputs[i] = s->bucket->weights[i];
     for (uint32_t i = 0; i < r->info.n_inputs; i++) {
         const td_tensor_info_t *t = &r->info.inputs[i];
         const td_shape_t *sh = td_program_input(p, r->visible_inputs[i])->shape;
@@ -54,6 +54,13 @@ static td_status_t make_outputs(td_resident_t *r, td_run_slot_t *s, td_err_t *er
     return TD_OK;
 }
 
+/* It stays in the account until that is closed. */
+static td_status_t charge_streams(td_resident_t *r, const td_bucket_t *b, td_err_t *err) {
+    uint64_t n = td_program_stream_bytes(b->program);
+    if (!n || td_charge_take(&r->program_draw.charge, n)) return TD_OK;
+    return td_fail(err, TD_LIMIT, "the budget has no %llu bytes more for streams", (unsigned long long)n);
+}
+
 td_status_t td_resident_make_slots(td_resident_t *r, uint32_t n, td_err_t *err) {
     td_status_t st = TD_OK;
     for (uint32_t k = 0; k < r->n_buckets && st == TD_OK; k++) {
@@ -66,6 +73,7 @@ td_status_t td_resident_make_slots(td_resident_t *r, uint32_t n, td_err_t *err) 
             s->bucket = b;
             st = make_inputs(r, s, err);
             if (st == TD_OK) st = make_outputs(r, s, err);
+            if (st == TD_OK) st = charge_streams(r, b, err);
             if (st == TD_OK) st = td_binding_create(b->program, td_heap_alloc(r->heap), &s->binding, err);
         }
     }

@@ -48,7 +48,8 @@ struct td_run_slot {
 /* One artifact of the model: all of it, or one size of it. */
 typedef struct td_bucket {
     td_program_t *program;
-    const void **bound;    /* by parameter: the weight, or NULL */
+    const bool *bound;     /* by parameter: a weight */
+    const void **weights;  /* by parameter: its address, or NULL; all NULL where the device has copies */
     td_run_slot_t *slots;
     uint32_t n_slots;
     const int64_t **input_dims, **output_dims; /* by visible tensor */
@@ -56,7 +57,7 @@ typedef struct td_bucket {
     uint64_t size;         /* elements of all inputs: what "smallest" means */
 } td_bucket_t;
 
-typedef struct td_held { /* a payload: a constant or a weight */
+typedef struct td_held { /* a constant or a weight: a payload, or its copy on the device */
     const void *what; /* equal for equal ones */
     uint64_t bytes;
 } td_held_t;
@@ -69,7 +70,7 @@ struct td_resident {
     td_heap_t *heap;
     td_arena_t arena;
     td_account_t *programs, *bindings, *state;
-    td_draw_t program_draw, binding_draw, payload_draw;
+    td_draw_t program_draw, binding_draw, payload_draw, constant_draw;
     td_weights_t *weights;
     td_bucket_t *buckets; /* by size, smallest first */
     uint32_t n_buckets;

@@ -128,7 +128,8 @@ static td_status_t copy_inputs(td_survey_t *v, const td_module_t *m, td_surveyed
     a->inputs = TD_NEW_N(&v->arena, td_io_t, m->n_inputs + 1u);
     a->bound = TD_NEW_N(&v->arena, bool, m->n_inputs + 1u);
     a->states = TD_NEW_N(&v->arena, bool, m->n_inputs + 1u);
-    if (!a->inputs || !a->bound || !a->states) return td_arena_fail(&v->arena, err);
+    a->bind = TD_NEW_N(&v->arena, td_bind_need_t, m->n_inputs + 1u);
+    if (!a->inputs || !a->bound || !a->states || !a->bind) return td_arena_fail(&v->arena, err);
     for (uint32_t i = 0; i < m->n_inputs; i++) {
         const td_module_io_t *io = &m->inputs[i];
         const char *name = io->name ? io->name : "", *path = io->path ? io->path : "";
@@ -159,10 +160,9 @@ static td_status_t measure(td_store_t *s, td_survey_t *v, const candidate_t *c, 
                                     c->verdict.leaves < v->leave_day))) v->leave_day = c->verdict.leaves;
     if (c->judged && c->verdict.kind != TD_VERDICT_COMPATIBLE && !*v->verdict)
         td_verdict_line(&c->verdict, v->verdict, sizeof v->verdict);
-    uint64_t total = 0, resident = 0;
-    td_artifact_payloads(c->artifact, &total, &resident);
-    v->payloads += total;
-    v->resident_payloads += resident;
+    for (uint32_t i = 0; i < a->n_inputs; i++) a->bind[i] = td_module_bind_need(c->module, s->opts.device, i);
+    a->held_constants = td_module_held_bytes(c->module, s->constants);
+    td_artifact_payloads(c->artifact, &a->payloads, &a->resident_payloads);
     return TD_OK;
 }
 
@@ -194,7 +194,8 @@ static td_status_t survey_weights(td_store_t *s, const td_load_order_t *o, const
         if (!strncmp(own, "/dev/null", 9)) own = ""; /* none: not the folder's either */
     }
     td_weights_opts_t w = {.dir = o->dir, .config = &v->config, .files_override = own,
-                           .payloads = s->payloads, .alloc = alloc, .charge = charge};
+                           .payloads = s->payloads, .constants = s->opts.device->host_memory ? NULL : s->constants,
+                           .alloc = alloc, .charge = charge};
     td_status_t st = td_weights_open(&w, &v->weights, err);
     for (uint32_t i = 0; i < v->n && st == TD_OK; i++)
         st = td_weights_match(v->weights, v->artifacts[i].inputs, v->artifacts[i].n_inputs, v->artifacts[i].bound, err);
@@ -220,17 +221,54 @@ void td_survey_end(td_survey_t *v) {
     *v = (td_survey_t){0};
 }
 
-void td_survey_need(const td_store_t *s, const td_survey_t *v, bool trust_shared, uint64_t need[TD_BUDGET_DOMAINS]) {
+/* On a device whose memory is the host's: all payloads stay. */
+static void need_in_place(const td_survey_t *v, bool trust_shared, uint64_t *host) {
     uint64_t weights = 0, resident = 0;
+    if (v->weights) td_weights_need(v->weights, &weights, &resident);
+    *host += weights - (trust_shared ? resident : 0);
+    for (uint32_t i = 0; i < v->n; i++) {
+        const td_surveyed_t *a = &v->artifacts[i];
+        *host += a->payloads - (trust_shared ? a->resident_payloads : 0);
+        *host += a->need.program_bytes + a->need.binding_bytes * v->concurrency;
+    }
+}
+
+/* What binding its weights takes for a while, and spares each binding. */
+static td_bind_need_t bind_need(const td_surveyed_t *a) {
+    td_bind_need_t sum = {0};
+    for (uint32_t k = 0; k < a->n_inputs; k++) {
+        if (!a->bound[k] || a->states[k]) continue; /* both is an error, which the load will tell */
+        if (a->bind[k].convert_bytes > sum.convert_bytes) sum.convert_bytes = a->bind[k].convert_bytes;
+        sum.spared_bytes += a->bind[k].spared_bytes;
+        sum.spared_device_bytes += a->bind[k].spared_device_bytes;
+    }
+    return sum;
+}
+
+/* On any other, constants and weights are there; on the host are the payloads of one artifact, and one converted
+ * weight, at a time. */
+static void need_apart(const td_survey_t *v, bool trust_shared, uint64_t *host, uint64_t *device) {
+    uint64_t weights = 0, resident = 0, passing = 0;
+    if (v->weights) td_weights_need(v->weights, &weights, &resident);
+    *device += weights - (trust_shared ? resident : 0);
+    for (uint32_t i = 0; i < v->n; i++) {
+        const td_surveyed_t *a = &v->artifacts[i];
+        const td_need_t *n = &a->need;
+        td_bind_need_t b = bind_need(a);
+        uint64_t payloads = a->payloads - (trust_shared ? a->resident_payloads : 0);
+        uint64_t more = payloads > b.convert_bytes ? payloads : b.convert_bytes;
+        if (more > passing) passing = more;
+        *device += n->program_device_bytes + n->constant_bytes - (trust_shared ? a->held_constants : 0);
+        *device += (n->binding_device_bytes - b.spared_device_bytes) * v->concurrency;
+        *host += n->program_bytes - n->program_device_bytes;
+        *host += (n->binding_bytes - n->binding_device_bytes - b.spared_bytes) * v->concurrency;
+    }
+    *host += passing;
+}
+
+void td_survey_need(const td_store_t *s, const td_survey_t *v, bool trust_shared, uint64_t need[TD_BUDGET_DOMAINS]) {
     uint32_t device = td_budget_domains(s->budget) - 1;
     memset(need, 0, TD_BUDGET_DOMAINS * sizeof *need);
-    if (v->weights) td_weights_need(v->weights, &weights, &resident);
-    need[0] += weights - (trust_shared ? resident : 0);
-    need[0] += v->payloads - (trust_shared ? v->resident_payloads : 0);
-    for (uint32_t i = 0; i < v->n; i++) {
-        const td_need_t *a = &v->artifacts[i].need;
-        uint64_t on_device = a->program_device_bytes + a->binding_device_bytes * v->concurrency;
-        need[0] += a->program_bytes + a->binding_bytes * v->concurrency - (device ? on_device : 0);
-        if (device) need[device] += on_device + a->constant_bytes;
-    }
+    if (device) need_apart(v, trust_shared, &need[0], &need[device]);
+    else need_in_place(v, trust_shared, &need[0]);
 }

@@ -14,6 +14,9 @@ typedef struct td_surveyed { /* one artifact: a bucket of the model */
     bool *bound;      /* by parameter: a weight */
     bool *states;     /* by parameter: kept for each sequence */
     td_need_t need;   /* binding: of one execution */
+    td_bind_need_t *bind; /* by parameter: should it be a weight */
+    uint64_t held_constants; /* of need.constant_bytes: the device seems to have them */
+    uint64_t payloads, resident_payloads; /* resident: the payload table seems to have them */
 } td_surveyed_t;
 
 typedef struct td_survey {
@@ -27,7 +30,7 @@ typedef struct td_survey {
     int32_t leave_day;
     uint32_t concurrency;
     td_weights_t *weights; /* matched; moves to the resident */
-    uint64_t file_bytes, payloads, resident_payloads; /* resident: the table seems to have them */
+    uint64_t file_bytes;
 } td_survey_t;
 
 /* On failure too the survey must be ended. */

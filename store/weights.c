@@ -77,7 +77,7 @@ td_status_t td_weights_open(const td_weights_opts_t *o, td_weights_t **out, td_e
     td_weights_t *w = alloc->get(alloc->ctx, sizeof *w, 16);
     if (!w) return td_fail(err, TD_NOMEM, "out of memory");
     *w = (td_weights_t){.alloc = alloc, .charge = o->charge, .config = o->config ? o->config : &none,
-                        .payloads = o->payloads};
+                        .payloads = o->payloads, .constants = o->constants};
     td_arena_init(&w->arena, alloc, 0);
     pthread_mutex_init(&w->lock, NULL);
     w->dir = td_arena_strndup(&w->arena, o->dir, strlen(o->dir));
@@ -166,14 +166,7 @@ static td_status_t take_in(td_weights_t *w, td_weight_t *x, td_guard_t *g, const
     return copy_in(w, bytes, out, err);
 }
 
-/* Equal tensors of ours count once; the mapping that the bytes lie in may be another file's. */
-static void note(td_weights_t *w, const td_weight_t *x) {
-    bool twin = false;
-    if (x->payload->bytes.data != x->tensor->data)
-        for (uint32_t i = 0; !twin && i < w->n_weights; i++)
-            twin = w->weights[i] != x && w->weights[i]->payload == x->payload;
-    if (!twin) atomic_fetch_add(&w->bytes, x->tensor->bytes);
-    td_guard_t *g = x->payload->bytes.size ? td_guard_find(x->payload->bytes.data) : NULL;
+static void note_guard(td_weights_t *w, td_guard_t *g) {
     uint32_t n = atomic_load(&w->n_guards);
     for (uint32_t i = 0; g && i < n; i++)
         if (w->guards[i] == g) return;
@@ -182,8 +175,32 @@ static void note(td_weights_t *w, const td_weight_t *x) {
     atomic_store(&w->n_guards, n + 1); /* after the entry: others read without the lock */
 }
 
+/* Equal tensors of ours count once; the mapping that the bytes lie in may be another file's. */
+static void note(td_weights_t *w, const td_weight_t *x) {
+    bool twin = false;
+    if (x->payload->bytes.data != x->tensor->data)
+        for (uint32_t i = 0; !twin && i < w->n_weights; i++)
+            twin = w->weights[i] != x && w->weights[i]->payload == x->payload;
+    if (!twin) atomic_fetch_add(&w->bytes, x->tensor->bytes);
+    note_guard(w, x->payload->bytes.size ? td_guard_find(x->payload->bytes.data) : NULL);
+}
+
+/* A tensor that stays where it lies until the device has it. */
+static td_status_t look_at(td_weights_t *w, td_weight_t *x, td_err_t *err) {
+    const td_st_tensor_t *t = x->tensor;
+    td_guard_t *g = guard_of(w, x);
+    td_status_t s = td_guard_check(g, err);
+    if (s == TD_OK && x->boolean) s = check_boolean((td_span_t){t->data, (size_t)t->bytes}, err);
+    if (s != TD_OK) return td_prefix(err, s, "%s: tensor %.100s", td_st_set_path(w->set, x->file), t->name);
+    x->checked = true;
+    atomic_fetch_add(&w->bytes, t->bytes);
+    note_guard(w, g);
+    return TD_OK;
+}
+
 static td_status_t bring_in(td_weights_t *w, td_weight_t *x, td_err_t *err) {
     const td_st_tensor_t *t = x->tensor;
+    if (w->constants) return x->checked ? TD_OK : look_at(w, x, err);
     td_guard_t *g = guard_of(w, x);
     const td_payload_t *p = NULL;
     td_status_t s = td_guard_check(g, err);
@@ -211,10 +228,11 @@ td_status_t td_weights_bind(td_weights_t *w, const td_io_t *params, uint32_t n, 
     for (uint32_t i = 0; s == TD_OK && i < n; i++) {
         if (of[i] && !of[i]->payload && (s = bring_in(w, of[i], err)) != TD_OK)
             td_prefix(err, s, "parameter %u", i);
-        else if (of[i] && (uintptr_t)of[i]->payload->bytes.data % td_io_align(params[i].shape))
+        else if (of[i] && of[i]->payload && (uintptr_t)of[i]->payload->bytes.data % td_io_align(params[i].shape))
             s = td_fail(err, TD_INTERNAL, "parameter %u: tensor %.100s is not aligned", i, of[i]->tensor->name);
     }
-    for (uint32_t i = 0; s == TD_OK && i < n; i++) out[i] = of[i] ? of[i]->payload->bytes.data : NULL;
+    for (uint32_t i = 0; s == TD_OK && i < n; i++)
+        out[i] = !of[i] ? NULL : of[i]->payload ? of[i]->payload->bytes.data : of[i]->tensor->data;
     pthread_mutex_unlock(&w->lock);
     w->alloc->put(w->alloc->ctx, of, (n + (size_t)1) * sizeof *of);
     return s;
@@ -225,6 +243,7 @@ td_status_t td_weights_bind(td_weights_t *w, const td_io_t *params, uint32_t n, 
 static bool seems_resident(td_weights_t *w, const td_weight_t *x) {
     uint64_t n = x->tensor->bytes;
     td_span_t head = {x->tensor->data, n < TD_PAYLOAD_HEAD_BYTES ? (size_t)n : TD_PAYLOAD_HEAD_BYTES};
+    if (w->constants) return td_constants_seem_held(w->constants, n, td_payload_head_hash(head));
     return x->payload || td_payload_seems_held(w->payloads, n, head);
 }
 
@@ -233,7 +252,7 @@ void td_weights_need(td_weights_t *w, uint64_t *out_bytes, uint64_t *out_residen
     pthread_mutex_lock(&w->lock);
     for (uint32_t i = 0; i < w->n_weights; i++) {
         const td_weight_t *x = w->weights[i];
-        uint64_t cost = td_payload_cost(x->tensor->bytes);
+        uint64_t cost = w->constants ? x->tensor->bytes : td_payload_cost(x->tensor->bytes);
         all += cost;
         if (out_resident && seems_resident(w, x)) resident += cost;
     }
@@ -260,6 +279,7 @@ uint64_t td_weights_bytes(const td_weights_t *w) {
 }
 
 bool td_weights_damaged(const td_weights_t *w, td_err_t *err) {
+    if (!w) return false;
     for (uint32_t i = 0, n = atomic_load(&w->n_guards); i < n; i++)
         if (td_guard_check(w->guards[i], err) != TD_OK) return true;
     return false;

@@ -14,7 +14,8 @@ typedef struct td_weight {
     uint32_t file;
     bool boolean;   /* 0 and 1 only */
     uint64_t align; /* what its parameters need */
-    const td_payload_t *payload; /* NULL: not brought in */
+    const td_payload_t *payload; /* NULL: not brought in; never set with constants */
+    bool checked;                /* with constants: brought in */
 } td_weight_t;
 
 struct td_weights {
@@ -23,6 +24,7 @@ struct td_weights {
     const td_model_yaml_t *config; /* never NULL */
     const char *dir;
     td_payload_table_t *payloads;
+    td_constants_t *constants; /* NULL: the table keeps them */
     td_arena_t arena;
     td_st_set_t *set;
     pthread_mutex_t lock;   /* over all below; what is atomic is read without it */

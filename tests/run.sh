@@ -55,10 +55,12 @@ unit() {
   fi
 }
 
+# system [TESTS]: all tests of tests/system, or those modules.
 # Counts come from unittest's summary: "Ran N tests", "FAILED (failures=1, errors=2, skipped=3)".
 system() {
   local ran failures errors skipped bad last
-  timeout 1800 "$ABS/venv/bin/python" -m unittest discover -v -s tests/system -p '*test*.py' >"$log" 2>&1
+  [ $# != 0 ] || set -- discover -s tests/system -p '*test*.py'
+  PYTHONPATH=tests/system timeout 1800 "$ABS/venv/bin/python" -m unittest "$@" -v >"$log" 2>&1
   grep -E '\.\.\. |^(ERROR|FAIL):|^[A-Za-z]+Error|^Ran ' "$log"
   ran=$(sed -nE 's/^Ran ([0-9]+) tests?.*/\1/p' "$log" | tail -1)
   last=$(grep -E '^(OK|FAILED|NO TESTS RAN)' "$log" | tail -1)
@@ -136,6 +138,8 @@ else
   if compgen -G 'tests/system/*test*.py' >/dev/null; then
     say "system tests"
     system
+    say "system tests on the CUDA device, with the stand-in driver"
+    THUNKD_TEST_DEVICE=cuda FAKECUDA_SEED=1 system test_daemon test_sequences test_lifecycle test_admin test_store
   fi
   say "conformance on ${THUNKD_DEVICE:-host}"
   "$ABS/venv/bin/python" tests/conformance/run.py "$ABS/thunkctl" "${THUNKD_DEVICE:-host}" >"$log" 2>&1

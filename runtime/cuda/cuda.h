@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/hash.h"
+#include "proto/content.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/elf.h"
 #include "runtime/device.h"
@@ -112,7 +112,7 @@ td_status_t td_cuda_graph_launch(td_graph_t *g, td_stream_t *s, td_err_t *err);
  * binary. program: identifies it as long as it lives. Thread: any (a lock inside). */
 struct td_cuda_module {
     td_cuda_module_t *next;
-    td_hash_t hash;
+    td_content_t content;
     td_image_kind_t kind;
     const void *scope; /* of what it is shared within; NULL: the device */
     CUmodule handle;

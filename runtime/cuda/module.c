@@ -52,15 +52,17 @@ static td_status_t fill(td_cuda_device_t *d, const td_launch_t *l, td_cuda_modul
 }
 
 /* Names code and what its variables are filled with. */
-static td_hash_t name_of(const td_launch_t *l) {
-    td_hash_t h = td_hash_bytes(l->image.data, l->image.size);
-    for (uint32_t i = 0; i < l->n_globals; i++) {
-        td_hash_t a = td_hash_bytes(l->globals[i].symbol, strlen(l->globals[i].symbol));
-        td_hash_t b = td_hash_bytes(l->globals[i].bytes.data, l->globals[i].bytes.size);
-        uint64_t v[] = {h.lo, h.hi, a.lo, a.hi, b.lo, b.hi};
-        h = td_hash_bytes(v, sizeof v);
+static td_status_t name_of(const td_launch_t *l, td_content_t *out, td_err_t *err) {
+    td_content_t v[3] = {{{0}}};
+    td_status_t st = td_content_of(l->image, &v[0], err);
+    for (uint32_t i = 0; i < l->n_globals && !st; i++) {
+        const td_global_t *g = &l->globals[i];
+        st = td_content_of((td_span_t){(const uint8_t *)g->symbol, strlen(g->symbol)}, &v[1], err);
+        if (!st) st = td_content_of(g->bytes, &v[2], err);
+        if (!st) st = td_content_of((td_span_t){(const uint8_t *)v, sizeof v}, &v[0], err);
     }
-    return h;
+    *out = v[0];
+    return st;
 }
 
 static void release(td_cuda_device_t *d, td_cuda_module_t *m) {
@@ -75,11 +77,11 @@ static const void *scope_of(const td_cuda_module_t *m, const void *program) {
     return m->kind == TD_IMAGE_MODULE ? program : m;
 }
 
-static td_status_t add(td_cuda_device_t *d, const td_launch_t *l, td_hash_t hash, const void *program,
+static td_status_t add(td_cuda_device_t *d, const td_launch_t *l, const td_content_t *name, const void *program,
                        td_cuda_module_t **out, td_err_t *err) {
     td_cuda_module_t *m = d->base.alloc->get(d->base.alloc->ctx, sizeof *m, 16);
     if (!m) return td_fail(err, TD_NOMEM, "no memory for a module");
-    *m = (td_cuda_module_t){.hash = hash, .kind = l->kind, .refs = 1};
+    *m = (td_cuda_module_t){.content = *name, .kind = l->kind, .refs = 1};
     td_arena_init(&m->arena, d->base.alloc, 0);
     td_status_t st = TD_OK;
     if (l->kind == TD_IMAGE_PTX) m->cubin.state = true; /* not looked into */
@@ -95,29 +97,31 @@ static td_status_t add(td_cuda_device_t *d, const td_launch_t *l, td_hash_t hash
     return TD_OK;
 }
 
-static td_cuda_module_t *find(td_cuda_device_t *d, const td_launch_t *l, td_hash_t hash, const void *program) {
+static td_cuda_module_t *find(td_cuda_device_t *d, const td_launch_t *l, const td_content_t *name, const void *program) {
     for (td_cuda_module_t *m = d->modules; m; m = m->next)
-        if (m->kind == l->kind && td_hash_equal(m->hash, hash) && (!m->scope || m->scope == program)) return m;
+        if (m->kind == l->kind && td_content_equal(&m->content, name) && (!m->scope || m->scope == program)) return m;
     return NULL;
 }
 
 /* Loading goes on outside the lock: it takes long, and errors take the lock. Two that load the same keep one. */
 td_status_t td_cuda_module_get(td_cuda_device_t *d, const td_launch_t *l, const void *program, td_cuda_module_t **out,
                                td_err_t *err) {
-    td_hash_t hash = name_of(l);
+    td_content_t name = {{0}};
     td_cuda_module_t *mine = NULL;
+    td_status_t st = name_of(l, &name, err);
+    if (st) return st;
     pthread_mutex_lock(&d->lock);
-    td_cuda_module_t *m = find(d, l, hash, program);
+    td_cuda_module_t *m = find(d, l, &name, program);
     if (m) m->refs++;
     pthread_mutex_unlock(&d->lock);
     if (m) {
         *out = m;
         return TD_OK;
     }
-    td_status_t st = add(d, l, hash, program, &mine, err);
+    st = add(d, l, &name, program, &mine, err);
     if (st) return st;
     pthread_mutex_lock(&d->lock);
-    if ((m = find(d, l, hash, program))) {
+    if ((m = find(d, l, &name, program))) {
         m->refs++;
     } else {
         mine->next = d->modules;

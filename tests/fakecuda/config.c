@@ -43,6 +43,7 @@ void fk_config_read(void) {
     c->driver = integer("FAKECUDA_DRIVER", 13000);
     c->memory = number("FAKECUDA_MEM", 16ull << 30);
     c->seed = number("FAKECUDA_SEED", 0);
+    c->slow_us = number("FAKECUDA_SLOW", 0);
     c->run_inline = integer("FAKECUDA_INLINE", 0);
     c->empty = integer("FAKECUDA_EMPTY", 0);
     c->races = integer("FAKECUDA_RACES", 1);

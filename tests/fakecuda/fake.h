@@ -25,6 +25,7 @@ typedef struct fk_config {
     int devices, cc_major, cc_minor, driver;
     uint64_t memory;       /* bytes of each device */
     uint64_t seed;         /* 0: no delays */
+    uint64_t slow_us;      /* that each copy and kernel takes at least */
     bool run_inline;       /* no threads: work is done when it is enqueued */
     bool empty;            /* kernels do nothing */
     bool races, leaks;

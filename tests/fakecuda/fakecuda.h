@@ -8,6 +8,7 @@
  *   FAKECUDA_DEVICES=1  FAKECUDA_CC=9.0  FAKECUDA_MEM=16G (each device)  FAKECUDA_DRIVER=13000
  *   FAKECUDA_ARTIFACT=FILE[:FILE...]  where kernels' meaning comes from: (image, kernel name) -> HLO instruction
  *   FAKECUDA_SEED=N    random delays in the streams (0, the default: none)
+ *   FAKECUDA_SLOW=N    each copy and each kernel takes N microseconds more; streams do not share that time
  *   FAKECUDA_INLINE=1  no threads: work is done while it is enqueued
  *   FAKECUDA_EMPTY=1   launches are checked but compute nothing; loops that wait for what a kernel writes then need
  *                      FAKECUDA_FILL=0 to end
@@ -18,7 +19,8 @@
  *   FAKECUDA_CORRUPT=kernel:N  the N-th launch of an artifact's kernel, named as it or its instruction is, flips a bit
  *                      in the middle element of its last array: of floats the exponent's highest, else the lowest
  *   FAKECUDA_COUNT=1   prints how often each function was called, at exit; 2: also each call as it is made
- *   FAKECUDA_REPORT=FILE  appends one line of JSON at exit: faults, leaks, calls, launches, peak of memory
+ *   FAKECUDA_REPORT=FILE  appends one line of JSON at exit: faults, leaks, calls, launches, peak of memory, how many
+ *                      streams have been at work at one time
  *   FAKECUDA_RACES=0   does not look for accesses that no stream, event or sync orders
  *   FAKECUDA_LEAKS=0   what is left when a context ends is no fault
  *   FAKECUDA_FILL=255  byte that new memory holds; -1: zeros (large memory is then not touched)

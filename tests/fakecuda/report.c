@@ -9,6 +9,7 @@
 
 #include "tests/fakecuda/capture.h"
 #include "tests/fakecuda/fakecuda.h"
+#include "tests/fakecuda/stream.h"
 
 pthread_mutex_t fk_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t fk_change = PTHREAD_COND_INITIALIZER;
@@ -152,8 +153,8 @@ static void write_report(void) {
     fprintf(f, "{\"pid\":%ld,\"faults\":%llu,\"kinds\":{", (long)getpid(), (unsigned long long)sum_faults());
     for (int i = 0; i < FK_FAULT_COUNT; i++)
         fprintf(f, "%s\"%s\":%llu", i ? "," : "", fault_names[i], (unsigned long long)faults[i]);
-    fprintf(f, "},\"launches\":%llu,\"peak_bytes\":%llu,\"calls\":{", (unsigned long long)launches,
-            (unsigned long long)peak());
+    fprintf(f, "},\"launches\":%llu,\"peak_bytes\":%llu,\"streams_at_once\":%u,\"calls\":{",
+            (unsigned long long)launches, (unsigned long long)peak(), fk_streams_at_once);
     for (const fk_fn_t *p = functions; p; p = p->next)
         fprintf(f, "\"%s\":%llu%s", p->name, (unsigned long long)p->calls, p->next ? "," : "");
     fprintf(f, "}}\n");

@@ -66,6 +66,13 @@ static uint64_t next_random(fk_stream_t *s) {
     s->random ^= s->random << 13, s->random ^= s->random >> 7, s->random ^= s->random << 17;
     return s->random >> 11;
 }
+static void rest(uint64_t ns) { /* the lock is given up meanwhile */
+    struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    if (!ns) return;
+    pthread_mutex_unlock(&fk_lock);
+    nanosleep(&t, NULL);
+    pthread_mutex_lock(&fk_lock);
+}
 /* The lock is held, and given up while the stream dawdles. */
 static void dawdle(fk_stream_t *s) {
     if (!fk_config.seed) return;
@@ -82,12 +89,11 @@ static void dawdle(fk_stream_t *s) {
         while (!s->hurry)
             if (pthread_cond_timedwait(&fk_change, &fk_lock, &t)) break;
     }
-    if (!s->scale_ns) return;
-    struct timespec t = {0, (long)(next_random(s) % s->scale_ns)};
-    pthread_mutex_unlock(&fk_lock);
-    nanosleep(&t, NULL);
-    pthread_mutex_lock(&fk_lock);
+    if (s->scale_ns) rest(next_random(s) % s->scale_ns);
 }
+
+static unsigned busy;
+unsigned fk_streams_at_once;
 
 static void step(fk_stream_t *s) {
     fk_item_t *it = s->head;
@@ -99,9 +105,12 @@ static void step(fk_stream_t *s) {
     CUresult r = CUDA_SUCCESS;
     dawdle(s);
     if (it->run && !s->base.ctx->sticky) {
+        if (++busy > fk_streams_at_once) fk_streams_at_once = busy;
+        rest(fk_config.slow_us * 1000);
         pthread_mutex_unlock(&fk_lock);
         r = it->run(it);
         pthread_mutex_lock(&fk_lock);
+        busy--;
     }
     s->head = it->next;
     s->done++;

@@ -63,6 +63,7 @@ void fk_mark_await(fk_mark_t *m); /* gives the lock up meanwhile */
 void fk_drain(fk_stream_t *s);
 void fk_ctx_drain(fk_ctx_t *c);
 uint64_t fk_now(void);
+extern unsigned fk_streams_at_once; /* the most that have been at work at one time */
 
 /* races.c: two accesses that touch one byte, one of them a write, need an order by streams, events or syncs. */
 typedef struct fk_clock fk_clock_t;

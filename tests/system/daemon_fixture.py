@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thunkd of its own for a test, and a client below gRPC's level."""
+"""A thunkd of its own for a test, and a client below gRPC's level.
+
+THUNKD_TEST_DEVICE=cuda: daemons serve from a CUDA device with the stand-in driver (tests/fakecuda), which makes every
+misuse and every leak an exit status of its own. Other FAKECUDA_... of the environment apply.
+"""
 import json
 import os
 import pathlib
@@ -17,6 +21,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("THUNKD_BUILD", ROOT / "build"))
 DTYPES = {"F32": np.float32, "I32": np.int32}
+DEVICE = os.environ.get("THUNKD_TEST_DEVICE", "host")
 
 
 def read_safetensors(path):
@@ -30,23 +35,34 @@ def read_safetensors(path):
     return out
 
 
-class Daemon:
-    """Starts in a new folder; settings replace those of the configuration. loaded: wait for what loads at the start."""
+def fake_driver(report):
+    """Environment of a process that shall find the stand-in driver: kernels' meaning comes from all artifacts that
+    the tests serve."""
+    artifacts = [*ROOT.glob("samples/store/*/*/*.aot"), *ROOT.glob("tests/data/*.aot")]
+    if corpus := os.environ.get("THUNKD_CORPUS"):
+        artifacts += pathlib.Path(corpus).glob("*/0.12.0.1/h100_sxm.aot")
+    return {"LD_LIBRARY_PATH": str(BUILD / "fakecuda"), "FAKECUDA_CC": "9.0", "FAKECUDA_REPORT": report,
+            "FAKECUDA_ARTIFACT": ":".join(str(a) for a in artifacts)}
 
-    def __init__(self, store=None, loaded=True, **settings):
+
+class Daemon:
+    """Starts in a new folder; settings replace those of the configuration. loaded: wait for what loads at the start.
+    environment: more of it."""
+
+    def __init__(self, store=None, loaded=True, environment=None, **settings):
         self.dir = tempfile.mkdtemp(prefix="thunkd-test-")
         self.socket = self.dir + "/s.sock"
         self.admin = self.dir + "/admin.sock"
         self.target = "unix:" + self.socket
         values = {"socket": self.socket, "admin_socket": self.admin, "store": str(store or ROOT / "samples/store"),
-                  "device": "host", **settings}
+                  "device": DEVICE, **settings}
         self.config = self.dir + "/thunkd.yaml"
         lines = [f"{k}: {json.dumps(v) if isinstance(v, dict) else v}\n" for k, v in values.items()]
         pathlib.Path(self.config).write_text("".join(lines))
         self.log = open(self.dir + "/log", "w+b")
-        self.process = subprocess.Popen(
-            [BUILD / "thunkd", "--config", self.config], stderr=self.log
-        )
+        self.on_cuda = values["device"].startswith("cuda")
+        env = os.environ | (fake_driver(self.dir + "/report") if self.on_cuda else {}) | (environment or {})
+        self.process = subprocess.Popen([BUILD / "thunkd", "--config", self.config], stderr=self.log, env=env)
         self.wait_for("models ready" if loaded else "listening on .*s.sock")
         if self.process.poll() is not None:
             text = self.text().decode()
@@ -74,8 +90,17 @@ class Daemon:
             self.process.kill()
             return self.process.wait()
 
+    def report(self):
+        """Of the stand-in driver, once the daemon has ended: faults, launches, calls."""
+        return json.loads(pathlib.Path(self.dir + "/report").read_text())
+
     def close(self):
         status = self.stop()
+        if self.on_cuda and status == 0:
+            faults = self.report()["faults"]
+            assert faults == 0, self.text().decode()
+        elif status == 99:  # the faults are in the log
+            print(self.text().decode()[-4000:])
         self.log.close()
         shutil.rmtree(self.dir)
         return status

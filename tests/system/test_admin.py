@@ -14,7 +14,7 @@ import unittest
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from daemon_fixture import BUILD, ROOT, Daemon
+from daemon_fixture import DEVICE, BUILD, ROOT, Daemon
 
 Code = grpc.StatusCode
 MODEL = ROOT / "samples/store/digits/1"
@@ -265,7 +265,7 @@ class Service(Case):
     def test_capabilities(self):
         c = self.admin("Capabilities")
         self.assertRegex(c.contract_day, r"20\d\d-\d\d-\d\d")
-        self.assertEqual(list(c.devices), ["host"])
+        self.assertEqual(list(c.devices), [DEVICE])
         self.assertIn("kernel", " ".join(c.thunk_kinds))
 
     def test_errors(self):

@@ -56,14 +56,14 @@ class Case(unittest.TestCase):
     def start(self, **kw):
         d = Daemon(store=self.store, **kw) if "store" not in kw else Daemon(**kw)
         self.daemon = d
-        self.addCleanup(self.end)
+        self.addCleanup(self.end, d)
         self.channel = grpc.insecure_channel(d.target, LARGE)
         self.addCleanup(self.channel.close)
         self.stub = service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
         return d
 
-    def end(self):
-        status = self.daemon.close()
+    def end(self, daemon):
+        status = daemon.close()
         assert status == 0, f"thunkd's exit status: {status}"
 
     def fails(self, code, call, *args, **kw):

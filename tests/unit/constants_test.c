@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <unistd.h>
+
+#include "base/guard.h"
 #include "runtime/program_in.h"
 
 #define GOLDEN(v) "tests/golden/executables/h100_sxm/" v "/mlp/executable.aot"
@@ -104,7 +107,7 @@ START_TEST(payloads_in_place) {
     for (uint32_t i = 0; i < p[0]->n_shared; i++) {
         bool found = false;
         for (uint32_t k = 0; k < p[0]->n_slots; k++)
-            found = found || p[0]->slots[k].constant == (const void *)p[0]->shared[i]->bytes.data;
+            found = found || p[0]->slots[k].constant == ((const td_payload_t *)p[0]->shared[i].what)->bytes.data;
         ck_assert(found);
     }
     run(p[0], x, &n);
@@ -146,6 +149,121 @@ START_TEST(one_copy_on_a_device) {
     ck_assert(!memcmp(x, y, n));
     td_program_destroy(p[2]);
     ck_assert_uint_eq(shared_budget.used, 0);
+    teardown();
+}
+END_TEST
+
+/* The copy is the constant: the host's bytes go with the artifact, and are known again when they come. */
+START_TEST(released_payloads) {
+    td_err_t err = {0};
+    td_program_t *p[2] = {NULL};
+    uint8_t x[4096], y[4096];
+    uint64_t n, count, bytes;
+    setup("delay=4");
+    ck_assert_msg(!load(GOLDEN("v6"), constants, &p[0], &err), "%s", err.text);
+    ck_assert_uint_eq(payload_bytes(), 0);
+    run(p[0], x, &n);
+    td_constants_stats(constants, &count, NULL);
+    ck_assert_msg(!load(GOLDEN("v6"), constants, &p[1], &err), "%s", err.text);
+    ck_assert_uint_eq(payload_bytes(), 0);
+    td_constants_stats(constants, &n, &bytes);
+    ck_assert_uint_eq(n, count);
+    ck_assert_uint_eq(bytes, CONSTANT_BYTES);
+    td_program_destroy(p[0]);
+    run(p[1], y, &n);
+    ck_assert(!memcmp(x, y, n));
+    td_program_destroy(p[1]);
+    teardown();
+}
+END_TEST
+
+static td_span_t span(const void *p, size_t n) { return (td_span_t){p, n}; }
+
+/* Content names a copy: not where it lies on the host, not its first bytes, and its size does. */
+START_TEST(by_content) {
+    enum { SIZE = 10000 };
+    td_err_t err = {0};
+    uint8_t *a = malloc(SIZE), *b = malloc(SIZE);
+    td_constant_t v[6];
+    uint64_t count, bytes;
+    setup("delay=7");
+    for (int i = 0; i < SIZE; i++) a[i] = b[i] = (uint8_t)(i * 11 + i / 251);
+    ck_assert(!td_constants_get_bytes(constants, (td_span_t[]){span(a, SIZE), span(a, SIZE)}, 2, NULL, v, &err));
+    ck_assert(!td_constants_get_bytes(constants, (td_span_t[]){span(b, SIZE)}, 1, NULL, v + 2, &err));
+    ck_assert(v[0].what == v[1].what && v[0].what == v[2].what && v[0].memory == v[2].memory);
+    ck_assert_uint_eq(v[0].bytes, SIZE);
+    b[SIZE - 1] ^= 1;
+    td_span_t others[] = {span(b, SIZE), span(a, SIZE - 1), span(NULL, 0)};
+    ck_assert(!td_constants_get_bytes(constants, others, 3, NULL, v + 3, &err));
+    for (int i = 3; i < 6; i++)
+        for (int k = 2; k < i; k++) ck_assert(v[i].what != v[k].what && v[i].memory != v[k].memory);
+    ck_assert(!memcmp(v[3].memory, b, SIZE) && !memcmp(v[0].memory, a, SIZE));
+    td_constants_stats(constants, &count, &bytes);
+    ck_assert_uint_eq(count, 4);
+    ck_assert_uint_eq(bytes, 3 * SIZE - 1);
+    ck_assert(td_constants_seem_held(constants, SIZE, td_payload_head_hash(span(a, SIZE))));
+    ck_assert(td_constants_seem_held(constants, SIZE, td_payload_head_hash(span(a, TD_PAYLOAD_HEAD_BYTES))));
+    ck_assert(!td_constants_seem_held(constants, SIZE - 2, td_payload_head_hash(span(a, SIZE))));
+    ck_assert(!td_constants_seem_held(constants, SIZE, td_payload_head_hash(span(a + 1, SIZE - 1))));
+    td_constants_put(constants, v, 3);
+    ck_assert_uint_eq(shared_budget.used, 2 * SIZE - 1);
+    td_constants_put(constants, v + 3, 3);
+    ck_assert(!td_constants_seem_held(constants, SIZE, td_payload_head_hash(span(a, SIZE))));
+    free(a), free(b);
+    teardown();
+}
+END_TEST
+
+static unsigned draws;
+static bool draw_take(void *ctx, uint64_t bytes) { return draws++, take(ctx, bytes); }
+
+/* A user's charge is asked, the table's gets it back; a refusal in the middle leaves nothing. */
+START_TEST(users_charge) {
+    td_err_t err = {0};
+    uint8_t a[3][500];
+    td_constant_t v[3];
+    td_span_t all[3];
+    setup("delay=8");
+    for (int i = 0; i < 3; i++) memset(a[i], i, sizeof a[i]), all[i] = span(a[i], sizeof a[i]);
+    const td_charge_t draw = {draw_take, give, &shared_budget}; /* on the table's account */
+    shared_budget.limit = 1200;
+    ck_assert_int_eq(td_constants_get_bytes(constants, all, 3, &draw, v, &err), TD_LIMIT);
+    ck_assert_uint_eq(draws, 3);
+    ck_assert_uint_eq(shared_budget.used, 0);
+    shared_budget.limit = 1500;
+    ck_assert_msg(!td_constants_get_bytes(constants, all, 3, &draw, v, &err), "%s", err.text);
+    ck_assert_uint_eq(draws, 6);
+    ck_assert_msg(!td_constants_get_bytes(constants, all, 3, &draw, v, &err), "%s", err.text);
+    ck_assert_uint_eq(draws, 6); /* nothing is new */
+    ck_assert_uint_eq(shared_budget.used, 1500);
+    td_constants_put(constants, v, 3);
+    td_constants_put(constants, v, 3);
+    teardown();
+}
+END_TEST
+
+/* A mapped file that is written to while it is being uploaded. */
+START_TEST(file_that_changes) {
+    td_err_t err = {0};
+    char path[] = "/tmp/td_constants_XXXXXX";
+    td_constant_t v[1];
+    td_guard_t *g = NULL;
+    int fd = mkstemp(path);
+    setup("delay=9");
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq((int)write(fd, "0123456789", 10), 10);
+    ck_assert_msg(!td_guard_map(path, &g, &err), "%s", err.text);
+    td_span_t b = td_guard_bytes(g);
+    ck_assert_msg(!td_constants_get_bytes(constants, &b, 1, NULL, v, &err), "%s", err.text);
+    ck_assert(!memcmp(v[0].memory, "0123456789", 10));
+    td_constants_put(constants, v, 1);
+    ck_assert_int_eq((int)pwrite(fd, "x", 1, 3), 1);
+    ck_assert(!ftruncate(fd, 9));
+    ck_assert_int_eq(td_constants_get_bytes(constants, &b, 1, NULL, v, &err), TD_IO);
+    ck_assert_msg(strstr(err.text, path) != NULL, "%s", err.text);
+    td_guard_release(g);
+    close(fd);
+    unlink(path);
     teardown();
 }
 END_TEST
@@ -250,12 +368,12 @@ static void *loader(void *arg) {
     unsigned x = (unsigned)(uintptr_t)arg;
     for (int k = 0; k < ROUNDS; k++) {
         const td_payload_t *v[3];
-        void *at[3] = {NULL};
+        td_constant_t at[3] = {{NULL}};
         td_err_t err = {0};
         for (int i = 0; i < 3; i++) v[i] = kinds[(x = x * 1664525u + 1013904223u) / 65536 % KINDS];
-        ck_assert(!td_constants_get(constants, v, 3, at, &err));
-        for (int i = 0; i < 3; i++) ck_assert(!memcmp(at[i], v[i]->bytes.data, v[i]->bytes.size));
-        td_constants_put(constants, v, 3);
+        ck_assert(!td_constants_get(constants, v, 3, NULL, at, &err));
+        for (int i = 0; i < 3; i++) ck_assert(!memcmp(at[i].memory, v[i]->bytes.data, v[i]->bytes.size));
+        td_constants_put(constants, at, 3);
     }
     return NULL;
 }
@@ -280,6 +398,10 @@ int main(void) {
     TCase *c = tcase_create("constants");
     tcase_add_test(c, payloads_in_place);
     tcase_add_test(c, one_copy_on_a_device);
+    tcase_add_test(c, released_payloads);
+    tcase_add_test(c, by_content);
+    tcase_add_test(c, users_charge);
+    tcase_add_test(c, file_that_changes);
     tcase_add_loop_test(c, without_a_table, 0, 2);
     tcase_add_test(c, other_payload_table);
     tcase_add_test(c, budget_ends);

@@ -38,6 +38,39 @@ START_TEST(hash_in_pieces) {
 }
 END_TEST
 
+/* Values of the reference implementation (google/highwayhash, HHStateT<HH_TARGET_Portable>): byte i is 7 i + i / 256,
+ * the key is 0, 1, 2, ... 31. */
+START_TEST(hash_of_256_bits) {
+    static const uint64_t key[4] = {0x0706050403020100u, 0x0f0e0d0c0b0a0908u, 0x1716151413121110u, 0x1f1e1d1c1b1a1918u};
+    static const struct { size_t n; uint64_t want[4]; } v[] = {
+        {0, {0xdd44482ac2c874f5u, 0xd946017313c7351fu, 0xb3aebeccb98714ffu, 0x41da233145751df4u}},
+        {1, {0xedb941bce45f8254u, 0xe20d44ef3dcac60fu, 0x72651b9bcb324a47u, 0x2073624cb275e484u}},
+        {3, {0xfc06ee90903a95eau, 0xa5aa24aa66342abfu, 0x43a30812238b3084u, 0x839a507e759043d4u}},
+        {16, {0xa8eff14370dd0818u, 0xa43821a5cda88148u, 0xc88bdc6e5c1edc1cu, 0xae7e4b7fc525a2cfu}},
+        {31, {0x05d32607a9fed66du, 0xaebd397ff65d5660u, 0xee93386f66236c89u, 0x2f7a9d332a766586u}},
+        {32, {0x1fb9bd781c918837u, 0xa9d23cf475371de8u, 0x866d4f8b3567c5b9u, 0xae7fd1b4416d785bu}},
+        {33, {0x334ad31a66c71f04u, 0x7e1326379ef83b01u, 0x7fbca13a00507baeu, 0x6ec7004d6d90fc90u}},
+        {64, {0x7253d4eb3367b4c1u, 0xd8c2a3f81263121fu, 0xc6367116cc6dd864u, 0x331e1ab8dd94be4du}},
+        {127, {0x13abef5f8661fd85u, 0x663b35116dcfffd0u, 0x71445afc4bd5920cu, 0x401ad2be48f26e97u}},
+        {128, {0x5fe37d569749a4f1u, 0xa5fe5da4d02e867fu, 0x579ef6bcbb992818u, 0xe14485d0c64dd4e7u}},
+        {200, {0xef88950a39834f68u, 0xf23d2ab65a4d0059u, 0x8bdc1538dfe4bb4fu, 0x9476c481b65178adu}},
+        {1000, {0x204837161a7d3c0fu, 0xc02e1d1fd5c8b447u, 0x603362e2ca392635u, 0xed163ed766919f93u}},
+    };
+    uint8_t bytes[1000];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 7 + i / 256);
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++)
+        for (size_t k = 0; k <= v[i].n; k += 1 + k / 5) { /* in two pieces */
+            td_highway_t h;
+            uint64_t got[4];
+            td_highway_init_key(&h, key);
+            td_highway_add(&h, bytes, k);
+            td_highway_add(&h, bytes + k, v[i].n - k);
+            td_highway_end256(&h, got);
+            ck_assert_msg(!memcmp(got, v[i].want, sizeof got), "%zu bytes", v[i].n);
+        }
+}
+END_TEST
+
 /* Memory that comes in pieces of a few bytes, and can be passed over. */
 typedef struct chopped {
     td_feed_t s;
@@ -251,6 +284,7 @@ int main(void) {
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, hash_in_pieces);
+    tcase_add_test(t, hash_of_256_bits);
     tcase_add_loop_test(t, all_compressions, 0, (int)(sizeof compressions / sizeof *compressions));
     tcase_add_test(t, block_edges);
     tcase_add_test(t, padding);

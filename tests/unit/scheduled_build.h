@@ -155,6 +155,7 @@ static inline bool makes(const instr_t *i, bool entry) {
 static inline int64_t bytes_of(const shape_t *s) {
     int64_t n = (int64_t)td_type_bytes((td_type_t)s->element_type);
     for (size_t k = 0; k < s->n_dimensions; k++) n *= s->dimensions[k];
+    if (s->element_type == (Xla__PrimitiveType)TD_S4) n = (n + 1) / 2; /* two in a byte */
     return n;
 }
 static inline void assign(const instr_t *i, int64_t leaf, const shape_t *s) {
