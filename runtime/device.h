@@ -147,7 +147,7 @@ td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_
  *   to 0.2 ms, and inputs are uploaded. */
 td_status_t td_host_device_open(const char *options, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
 td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err); /* without options */
-/* A GPU through libcuda.so.1. options, with commas between them: the device first (a number, a UUID as "GPU-...", or
+/* A GPU through libcuda.so.1. options, with commas between them: the device first (a number, a UUID as "GPU-..." or "MIG-...", or
  * "auto": the best of them; without, the first), then cc=MAJOR.MINOR: only of that compute capability; graphs=off: none
  * (auto, the default: where programs allow it); driver=FILE: instead of libcuda.so.1. TD_NOTFOUND: no driver, or no
  * such device. */
