@@ -23,6 +23,7 @@ typedef struct setting {
 
 static const char *const policies[] = {"warn", "strict", NULL};
 static const char *const switches[] = {"false", "true", NULL};
+static const char *const graph_words[] = {"auto", "off", NULL};
 static const char *const load_words[] = {"startup", "on_demand", "explicit", NULL};
 
 #define AT(f) offsetof(td_config_t, f)
@@ -41,6 +42,7 @@ static const setting_t settings[] = {
     {"store.rescan_ms", U32, AT(rescan_ms), 0, 86400000, NULL, 10000, NULL},
     {"store.load", WORD, AT(store_load), 0, 0, NULL, TD_CONFIG_LOAD_STARTUP, load_words},
     {"device", TEXT, AT(device), 1, 255, "host", 0, NULL},
+    {"cuda.graphs", WORD, AT(cuda_graphs_off), 0, 0, NULL, 0, graph_words},
     {"threads", U32, AT(threads), 1, 256, NULL, 1, NULL},
     {"queue_depth", U32, AT(queue_depth), 1, 65536, NULL, 64, NULL},
     {"max_message_bytes", U64, AT(max_message_bytes), 1024, INT32_MAX, NULL, 64u << 20, NULL},
@@ -52,7 +54,7 @@ static const setting_t settings[] = {
 };
 #define N_SETTINGS (sizeof settings / sizeof *settings)
 /* What is no single setting; the first is read elsewhere, the others are maps. */
-static const char *const others[] = {"ffi_libraries", "store", "store.budget"};
+static const char *const others[] = {"ffi_libraries", "store", "store.budget", "cuda"};
 #define N_OTHERS (sizeof others / sizeof *others)
 #define NAME_BYTES 96 /* over the longest name, so that a cut one is unknown */
 

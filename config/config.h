@@ -34,6 +34,7 @@ typedef struct td_config {
     uint32_t store_load; /* td_config_load_when_t: of models that do not say it themselves */
     uint32_t metrics;   /* 1: served */
     char *device;
+    uint32_t cuda_graphs_off; /* 1: runs are not captured in CUDA graphs */
     uint32_t threads;
     uint32_t queue_depth;
     uint64_t max_message_bytes;

@@ -10,13 +10,14 @@
 #include "ctl/admin.h"
 #include "ctl/convert.h"
 #include "ctl/ctl.h"
+#include "ctl/print.h"
 #include "schema/admin.pb-c.h"
 
 #define POLL_NS 200000000
 #define LOAD_MS 600000
 #define QUICK_MS 10000
 
-static const struct argp_option options[] = {ADMIN_OPTIONS, {0}};
+static const struct argp_option options[] = {ADMIN_OPTIONS, ADMIN_JSON, {0}};
 
 /* A bar while the call waits: another connection asks how far the loads are. */
 typedef struct progress {
@@ -68,9 +69,50 @@ static void progress_end(progress_t *p) {
     if (p->started) pthread_join(p->thread, NULL);
 }
 
-static int finish(td_status_t s, ProtobufCMessage *m, const td_err_t *err) {
+/* ---- what is told with --json ---- */
+
+/* {"model": …, "versions": [{"version": …, "state": …, "reason": …}]} of the rows [at, *end) that are one model's. */
+static json_t *model_json(const char *name, const Thunkd__V1__ModelsResponse *r, size_t at, size_t *end) {
+    json_t *versions = json_array();
+    for (*end = at; *end < r->n_models && !strcmp(r->models[*end]->name, name); ++*end) {
+        const Thunkd__V1__Model *m = r->models[*end];
+        json_array_append_new(versions, json_pack("{s:s, s:s, s:o}", "version", m->version, "state", m->state, "reason",
+                                                  ctl_json_text(m->reason)));
+    }
+    return json_pack("{s:o, s:o}", "model", ctl_json_text(name), "versions", versions);
+}
+
+static json_t *models_json(const admin_args_t *a, const Thunkd__V1__ModelsResponse *r) {
+    size_t at = 0;
+    if (a->model) return model_json(a->model, r, 0, &at);
+    json_t *models = json_array();
+    while (at < r->n_models) json_array_append_new(models, model_json(r->models[at]->name, r, at, &at));
+    return json_pack("{s:o}", "models", models);
+}
+
+/* How the models stand after the command. A model that is gone has no versions. */
+static td_status_t print_models(const admin_args_t *a, td_err_t *err) {
+    Thunkd__V1__ModelsRequest q = THUNKD__V1__MODELS_REQUEST__INIT;
+    ProtobufCMessage *m = NULL;
+    admin_args_t ask = *a;
+    ask.timeout_ms = QUICK_MS;
+    if (a->model) q.model = (char *)(uintptr_t)a->model;
+    td_status_t s = admin_call(&ask, "Models", &q.base, &thunkd__v1__models_response__descriptor, &m, err);
+    if (s == TD_OK) s = admin_print_json(models_json(a, (const Thunkd__V1__ModelsResponse *)(void *)m), err);
+    else if (s == TD_NOTFOUND && a->model)
+        s = admin_print_json(json_pack("{s:o, s:[]}", "model", ctl_json_text(a->model), "versions"), err);
     if (m) protobuf_c_message_free_unpacked(m, NULL);
-    return s == TD_OK ? 0 : ctl_report(err);
+    return s;
+}
+
+static int finish(const admin_args_t *a, td_status_t s, ProtobufCMessage *m, td_err_t *err) {
+    if (m) protobuf_c_message_free_unpacked(m, NULL);
+    if (s == TD_OK && a->json) s = print_models(a, err);
+    if (s == TD_OK) return 0;
+    td_err_t printing = {0};
+    if (!a->json || admin_print_json(json_pack("{s:o}", "error", ctl_json_text(err->text)), &printing) != TD_OK)
+        return ctl_report(err);
+    return ctl_exit_code(s);
 }
 
 static int command(int argc, char **argv, const char *method, const char *doc) {
@@ -86,7 +128,7 @@ static int command(int argc, char **argv, const char *method, const char *doc) {
     progress_begin(&p);
     td_status_t s = admin_call(&a, method, &q.base, &thunkd__v1__change_response__descriptor, &m, &err);
     progress_end(&p);
-    return finish(s, m, &err);
+    return finish(&a, s, m, &err);
 }
 
 int ctl_load_model(int argc, char **argv) {
@@ -116,7 +158,7 @@ static int pin(int argc, char **argv, bool pinned, const char *doc) {
     ProtobufCMessage *m = NULL;
     td_err_t err = {0};
     td_status_t s = admin_call(&a, "Pin", &q.base, &thunkd__v1__change_response__descriptor, &m, &err);
-    return finish(s, m, &err);
+    return finish(&a, s, m, &err);
 }
 
 int ctl_pin(int argc, char **argv) {
@@ -136,5 +178,5 @@ int ctl_rescan(int argc, char **argv) {
     ProtobufCMessage *m = NULL;
     td_err_t err = {0};
     td_status_t s = admin_call(&a, "Rescan", &q.base, &thunkd__v1__change_response__descriptor, &m, &err);
-    return finish(s, m, &err);
+    return finish(&a, s, m, &err);
 }

@@ -167,7 +167,7 @@ td_status_t ctl_inspect_streams(const td_module_t *m, const char *name, const ch
     td_status_t st = device ? td_device_open(device, td_alloc_default(), &dev, err) : TD_OK;
     if (st) return st;
     td_arena_init(&arena, td_alloc_default(), 0);
-    st = td_module_stream_plan(m, dev ? dev->light_bytes : 0, &arena, &p, err);
+    st = td_module_stream_plan(m, dev ? dev->light_bytes : 0, dev ? dev->lanes_most : 0, &arena, &p, err);
     if (!st && form == CTL_STREAMS_TEXT) print_text(p);
     if (!st && form == CTL_STREAMS_DOT) st = print_dot(p, name, &arena, err);
     if (!st && form == CTL_STREAMS_JSON) st = print_json(p, name, err);

@@ -18,9 +18,9 @@ typedef struct ctl_source {
 
 /* Options of it, and what argp's parser does with them: true when the key was one of these. ARGP_KEY_ARG and
  * ARGP_KEY_END, for the artifact, too. */
-#define CTL_DEVICE_TEXT "host (default), or host:OPTIONS, with commas between them: threads=N; delay=SEED: streams " \
-    "with random delays, for tests of ordering. cuda, or cuda:OPTIONS: the number or UUID of a GPU, or auto; "       \
-    "cc=MAJOR.MINOR: one of that compute capability; graphs=off: no CUDA graphs; driver=FILE: instead of libcuda.so.1"
+#define CTL_DEVICE_TEXT "host (default), or host:OPTIONS, with commas between them: threads=N; lanes=N: " \
+    "streams of a run, at most; delay=SEED: streams with random delays, for tests of ordering. cuda, or cuda:OPTIONS: the number or UUID of a GPU, or auto; "       \
+    "cc=MAJOR.MINOR: one of that compute capability; graphs=off: no CUDA graphs; lanes=N; driver=FILE: instead of libcuda.so.1"
 #define CTL_SOURCE_OPTIONS                                                                                           \
     {"inputs", 'i', "FILE", 0, "Inputs as safetensors, named \"0\", \"1\"… in parameter order or by parameter name; "  \
                                "may be repeated", 0},                                                                \

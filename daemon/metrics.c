@@ -196,6 +196,9 @@ NUMBER(m_done, td_model_row_t, r->state == TD_MODEL_LOADING ? r->done : 0)
 NUMBER(m_total, td_model_row_t, r->state == TD_MODEL_LOADING ? r->total : 0)
 NUMBER(m_loads, td_model_row_t, r->loads)
 NUMBER(m_evictions, td_model_row_t, r->evictions)
+NUMBER(m_replays, td_model_row_t, r->graph_replays)
+NUMBER(m_captures, td_model_row_t, r->graph_captures)
+NUMBER(m_refused, td_model_row_t, r->graph_refused)
 NUMBER(m_idle, td_model_row_t, r->state == TD_MODEL_READY ? r->idle_ms : 0)
 NUMBER(s_loads, td_store_stats_t, r->loads)
 NUMBER(s_failed, td_store_stats_t, r->failed_loads)
@@ -245,6 +248,12 @@ static const family_t families[] = {
      m_idle, 1e-3},
     {"thunkd_model_leaves_window_timestamp_seconds", "gauge",
      "Unix time at which the artifact leaves the contract's window; 0: not known.", per_model, leaves, 0},
+    {"thunkd_graph_replays_total", "counter", "Graphs of the device that the version's runs launched.", per_model,
+     m_replays, 0},
+    {"thunkd_graph_captures_total", "counter", "Times that a part of the version was captured in a graph, or captured anew.", per_model,
+     m_captures, 0},
+    {"thunkd_graph_refused_total", "counter", "Parts of the version that could not be captured in a graph; the log says why.", per_model,
+     m_refused, 0},
     {"thunkd_store_loads_total", "counter", "Successful loads.", of_store, s_loads, 0},
     {"thunkd_store_failed_loads_total", "counter", "Loads that failed.", of_store, s_failed, 0},
     {"thunkd_store_unloads_total", "counter", "Unloads, for whatever reason.", of_store, s_unloads, 0},

@@ -41,6 +41,7 @@ static void on_event(void *ctx, const td_store_event_t *e) {
     case TD_EVENT_UNLOADED: td_log("%s/%s: unloaded%s%s", e->model, e->version, colon, e->text); return;
     case TD_EVENT_EVICTED: td_log("%s/%s: evicted%s%s", e->model, e->version, colon, e->text); return;
     case TD_EVENT_STORE: td_log("store: %s", e->text); return;
+    case TD_EVENT_GRAPHS: td_log("%s/%s: not all of it runs as graphs: %s", e->model, e->version, e->text); return;
     case TD_EVENT_STARTED: td_inbox_post(m->service->inbox, &m->note); return;
     }
 }
@@ -95,13 +96,23 @@ static td_status_t open_store(td_models_t *m, const td_config_t *c, td_err_t *er
     return s == TD_OK ? td_store_open(&o, &v->store, err) : s;
 }
 
+/* The device as `device` names it; what has a key of its own is added. */
+static td_status_t open_device(td_service_t *v, const td_config_t *c, td_err_t *err) {
+    char spec[320]; /* `device` has 255 bytes at most */
+    bool cuda = !strncmp(c->device, "cuda", 4) && (!c->device[4] || c->device[4] == ':');
+    snprintf(spec, sizeof spec, "%s", c->device);
+    if (cuda && c->cuda_graphs_off)
+        snprintf(spec, sizeof spec, "%s%sgraphs=off", c->device, !c->device[4] ? ":" : c->device[5] ? "," : "");
+    return td_device_open(spec, td_alloc_default(), &v->device, err);
+}
+
 td_status_t td_models_open(td_models_t *m, const td_config_t *c, td_err_t *err) {
     td_service_t *v = m->service;
     sigset_t old;
     m->note.read = read_note;
     hold_signals(&old);
     td_status_t s = load_handlers(v, c, err);
-    if (s == TD_OK) s = td_device_open(c->device, td_alloc_default(), &v->device, err);
+    if (s == TD_OK) s = open_device(v, c, err);
     if (s == TD_OK) {
         v->device->ffi = v->ffi;
         v->ward.device = v->device;

@@ -127,6 +127,7 @@ struct td_device {
     bool host_memory;      /* device memory is host memory, and the main stream is done when enqueuing returns */
     uint64_t memory_bytes; /* of the device, all of it; 0 where it is the host's */
     bool graphs;           /* runs may be captured in graphs and replayed; what makes them is there */
+    uint32_t lanes_most;   /* streams of one execution, at most; 0: TD_LIMIT_LANES */
     uint64_t stream_bytes; /* host memory of a stream that is not the main one */
     uint64_t light_bytes; /* async bodies that touch less stay on the stream that starts them: done sooner than
                              * another stream would begin */
@@ -143,13 +144,14 @@ td_status_t td_device_open(const char *spec, const td_alloc_t *alloc, td_device_
 /* Entry point that the plugin exports. options: "" or some of these, with commas between them:
  * threads=N: threads that kernels may use (else one for each CPU of the process); all host devices that are open
  *   at a time share the count.
+ * lanes=N: streams of one execution, at most (1 to TD_LIMIT_LANES, the default); others share them.
  * delay=SEED: for tests of ordering: every stream, the main one too, is a queue that holds each item back for up
  *   to 0.2 ms, and inputs are uploaded. */
 td_status_t td_host_device_open(const char *options, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
 td_status_t td_host_device_create(const td_alloc_t *alloc, td_device_t **out, td_err_t *err); /* without options */
-/* A GPU through libcuda.so.1. options, with commas between them: the device first (a number, a UUID as "GPU-...", or
+/* A GPU through libcuda.so.1. options, with commas between them: the device first (a number, a UUID as "GPU-..." or "MIG-...", or
  * "auto": the best of them; without, the first), then cc=MAJOR.MINOR: only of that compute capability; graphs=off: none
- * (auto, the default: where programs allow it); driver=FILE: instead of libcuda.so.1. TD_NOTFOUND: no driver, or no
+ * (auto, the default: where programs allow it); lanes=N: as with the host; driver=FILE: instead of libcuda.so.1. TD_NOTFOUND: no driver, or no
  * such device. */
 td_status_t td_cuda_device_open(const char *options, const td_alloc_t *alloc, td_device_t **out, td_err_t *err);
 const char *td_cuda_device_choice(const td_device_t *dev); /* which one it is and why; "" if it is no CUDA device */

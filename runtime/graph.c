@@ -9,7 +9,9 @@ void td_graphs_destroy(td_graphs_t *g) {
 
 void td_binding_graphs(const td_binding_t *b, td_graph_stats_t *out) {
     *out = b->graphs ? b->graphs->stats : (td_graph_stats_t){0};
-    if (!b->graphs) snprintf(out->reason, sizeof out->reason, "the device has no graphs, or they are off");
+    if (!b->graphs)
+        snprintf(out->reason, sizeof out->reason, b->p->dev->graphs ? "the program has no thunks"
+                                                                    : "the device has no graphs, or they are off");
 }
 
 void td_graphs_start(td_graphs_t *g, void *const *slots) {

@@ -164,7 +164,7 @@ static uint32_t lane(sums_t *s, const td_thunk_t *t, uint32_t at) {
     if (t->kind->enqueue != td_async_start_enqueue) return at;
     if (t->pair >= s->pairs) s->pairs = t->pair + 1ull;
     if (t->stream_use == TD_STREAM_MAIN || td_thunk_light(s->dev, t)) return at;
-    return td_lane_of(s->lanes, &s->n_lanes, t);
+    return td_lane_of(s->dev, s->lanes, &s->n_lanes, t);
 }
 
 static void walk(sums_t *s, const td_seq_t *q, uint32_t at) {

@@ -17,10 +17,11 @@ static td_status_t shape_copy(td_arena_t *a, const td_shape_t *s, const td_shape
     return td_shape_make(a, s->type, s->rank, s->dims, s->minor_to_major, out, err);
 }
 
-uint32_t td_lane_of(td_lane_plan_t *lanes, uint32_t *n, const td_thunk_t *t) {
+uint32_t td_lane_of(const td_device_t *dev, td_lane_plan_t *lanes, uint32_t *n, const td_thunk_t *t) {
+    uint32_t most = dev->lanes_most && dev->lanes_most < TD_LIMIT_LANES ? dev->lanes_most : TD_LIMIT_LANES;
     for (uint32_t i = 0; i < *n; i++)
         if (lanes[i].use == t->stream_use && lanes[i].id == t->stream) return i;
-    if (*n == TD_LIMIT_LANES) return 1 + (uint32_t)(t->stream % (TD_LIMIT_LANES - 1));
+    if (*n >= most) return most > 1 ? 1 + (uint32_t)(t->stream % (most - 1)) : 0;
     lanes[*n] = (td_lane_plan_t){t->stream_use, t->stream, 0};
     return (*n)++;
 }
@@ -82,7 +83,7 @@ static td_status_t lower(td_program_t *p, const td_module_t *m, uint32_t lane, c
         if (f->kind->lower) st = f->kind->lower(p->dev, m->hlo, f, t, &p->arena, &scratch, err);
         if (scratch > p->lanes[lane].scratch) p->lanes[lane].scratch = scratch;
         if (td_thunk_light(p->dev, f)) t->stream_use = TD_STREAM_MAIN;
-        t->lane = t->stream_use == TD_STREAM_MAIN ? lane : td_lane_of(p->lanes, &p->n_lanes, f);
+        t->lane = t->stream_use == TD_STREAM_MAIN ? lane : td_lane_of(p->dev, p->lanes, &p->n_lanes, f);
         if (f->kind->enqueue == td_async_start_enqueue && f->pair >= p->n_pairs) p->n_pairs = f->pair + 1;
         for (uint32_t k = 0; k < f->n_seqs && !st; k++) {
             char name[24];

@@ -100,8 +100,9 @@ static inline void td_binding_phase(td_binding_t *b, td_phase_t phase, uint32_t 
 #define TD_NO_STATE UINT32_MAX
 
 /* program.c: the lane of an async body. When there are as many as may be, further logical streams share them: work on
- * one stream keeps the order in which it was enqueued, so that is never wrong. */
-uint32_t td_lane_of(td_lane_plan_t *lanes, uint32_t *n, const td_thunk_t *t);
+ * one stream keeps the order in which it was enqueued, so that is never wrong. The main one is shared where it is the
+ * only one. */
+uint32_t td_lane_of(const td_device_t *dev, td_lane_plan_t *lanes, uint32_t *n, const td_thunk_t *t);
 /* An async body that is done sooner than another thread is awake stays on the stream that starts it. */
 bool td_thunk_light(const td_device_t *dev, const td_thunk_t *t);
 

@@ -6,7 +6,7 @@
 
 typedef struct walk {
     td_stream_plan_t *plan;
-    td_device_t rules; /* light_bytes of the device that is asked about; nothing else is looked at */
+    td_device_t rules; /* light_bytes and lanes_most of the device that is asked about; nothing else is looked at */
     td_lane_plan_t lanes[TD_LIMIT_LANES];
     uint32_t n_lanes;
 } walk_t;
@@ -28,7 +28,7 @@ static void start(walk_t *w, const td_thunk_t *t, uint32_t step, uint32_t lane) 
     td_plan_pair_t *pair = &p->pairs[t->pair];
     bool light = td_thunk_light(&w->rules, t);
     uint32_t body = lane;
-    if (!light && t->stream_use != TD_STREAM_MAIN) body = td_lane_of(w->lanes, &w->n_lanes, t);
+    if (!light && t->stream_use != TD_STREAM_MAIN) body = td_lane_of(&w->rules, w->lanes, &w->n_lanes, t);
     *pair = (td_plan_pair_t){.id = t->id, .use = t->stream_use, .stream = t->stream, .lane = body, .light = light,
                              .start = step, .done = TD_NO_STEP, .first = TD_NO_STEP, .last = TD_NO_STEP};
     p->lanes[body].n_bodies++;
@@ -69,9 +69,9 @@ static void visit(walk_t *w, const td_seq_t *s, uint32_t lane, uint32_t parent, 
     }
 }
 
-td_status_t td_module_stream_plan(const td_module_t *m, uint64_t light_bytes, td_arena_t *arena,
+td_status_t td_module_stream_plan(const td_module_t *m, uint64_t light_bytes, uint32_t lanes_most, td_arena_t *arena,
                                   const td_stream_plan_t **out, td_err_t *err) {
-    walk_t w = {.rules = {.light_bytes = light_bytes}, .lanes = {{TD_STREAM_MAIN, -1, 0}}, .n_lanes = 1};
+    walk_t w = {.rules = {.light_bytes = light_bytes, .lanes_most = lanes_most}, .lanes = {{TD_STREAM_MAIN, -1, 0}}, .n_lanes = 1};
     td_stream_plan_t *p = TD_NEW(arena, td_stream_plan_t);
     uint32_t steps = 0;
     if (!p) return td_arena_fail(arena, err);

@@ -52,8 +52,8 @@ typedef struct td_stream_plan {
     uint32_t n_events; /* of a binding: one for all forks, one for each body's end */
 } td_stream_plan_t;
 
-/* light_bytes: of the device (runtime/device.h); 0: every body runs on the stream that it names. */
-td_status_t td_module_stream_plan(const td_module_t *m, uint64_t light_bytes, td_arena_t *arena,
+/* light_bytes: of the device (runtime/device.h); 0: every body runs on the stream that it names. lanes_most: so, too. */
+td_status_t td_module_stream_plan(const td_module_t *m, uint64_t light_bytes, uint32_t lanes_most, td_arena_t *arena,
                                   const td_stream_plan_t **out, td_err_t *err);
 
 #endif

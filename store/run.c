@@ -142,6 +142,22 @@ static td_status_t check_damage(const td_resident_t *r, uint64_t faults, td_err_
     return td_fail(err, TD_IO, "its weights are damaged: %s; reload it", why.text);
 }
 
+/* After a run. Its first is plain, so what cannot be captured is known after the second. */
+static void count_graphs(td_run_slot_t *s) {
+    td_resident_t *r = s->resident;
+    td_version_t *v = r->version; /* stays while there is a lease */
+    td_graph_stats_t now;
+    if (!r->store->opts.device->graphs || !v) return;
+    td_binding_graphs(s->binding, &now);
+    atomic_fetch_add_explicit(&v->graph_replays, now.launches - s->graphs.replays, memory_order_relaxed);
+    atomic_fetch_add_explicit(&v->graph_captures, now.captures - s->graphs.captures, memory_order_relaxed);
+    atomic_fetch_add_explicit(&v->graph_refused, now.refused - s->graphs.refused, memory_order_relaxed);
+    s->graphs = (td_graph_counts_t){now.launches, now.captures, now.refused};
+    s->runs += s->runs < 2;
+    if (s->runs < 2 || !*now.reason || atomic_exchange(&r->graphs_told, true)) return;
+    td_store_event(r->store, TD_EVENT_GRAPHS, r->info.name, r->info.version, now.reason, 0, 0);
+}
+
 static td_status_t run_on(td_lease_t *l, const td_run_request_t *q, td_run_slot_t *s, const int64_t *sizes,
                           td_err_t *err) {
     td_resident_t *r = l->resident;
@@ -159,6 +175,7 @@ static td_status_t run_on(td_lease_t *l, const td_run_request_t *q, td_run_slot_
         atomic_store_explicit(&s->since_ns, td_now_ns(td_clock_system()), memory_order_relaxed);
         st = td_program_run_with(s->binding, &args, err);
         atomic_store_explicit(&s->since_ns, 0, memory_order_relaxed);
+        count_graphs(s);
         if (st != TD_OK) td_lease_spoil(l);
     }
     if (st == TD_OK) st = check_damage(r, faults, err);

@@ -35,7 +35,8 @@ const char *td_model_state_name(td_model_state_t s); /* "UNAVAILABLE" … */
 
 typedef enum td_store_event_kind {
     TD_EVENT_LOADING, TD_EVENT_READY, TD_EVENT_FAILED, TD_EVENT_UNLOADED, TD_EVENT_EVICTED, TD_EVENT_STORE,
-    TD_EVENT_STARTED /* the first pass has ended */
+    TD_EVENT_STARTED, /* the first pass has ended */
+    TD_EVENT_GRAPHS   /* once for each load, from the thread of a run: why not all of it is in graphs of the device */
 } td_store_event_kind_t;
 typedef struct td_store_event {
     td_store_event_kind_t kind;
@@ -58,7 +59,7 @@ typedef struct td_store_opts {
     uint32_t rescan_ms;      /* 0: only directory events and td_store_rescan */
     bool watch;              /* directory events */
     td_load_mode_t load;     /* for models that do not say */
-    /* From the store's threads, without locks held; the event lives during the call. NULL is fine. */
+    /* From the store's threads and those of runs, without locks held; the event lives during the call. NULL is fine. */
     void (*on_event)(void *ctx, const td_store_event_t *e);
     void *ctx;
 } td_store_opts_t;
@@ -211,6 +212,7 @@ typedef struct td_model_row {
     uint64_t bytes;       /* charged to it */
     uint64_t done, total; /* LOADING: bytes of its files */
     uint64_t loads, evictions, idle_ms;
+    uint64_t graph_replays, graph_captures, graph_refused; /* of its runs (td_binding_graphs), over all loads */
     int32_t leave_day; /* the last day on which its artifact is inside the window, yyyymmdd; 0: unknown */
 } td_model_row_t;
 /* Sorted by name, then by version from low to high; copied into the arena. */

@@ -29,6 +29,10 @@ typedef struct td_named td_named_t;
 #define TD_AXES_MOST 32
 #define TD_NO_AXIS UINT8_MAX
 
+typedef struct td_graph_counts {
+    uint64_t replays, captures, refused;
+} td_graph_counts_t;
+
 struct td_run_slot {
     td_resident_t *resident;
     struct td_bucket *bucket;
@@ -42,6 +46,8 @@ struct td_run_slot {
     td_run_tensor_t *answers; /* by visible output */
     uint64_t *answer_bytes;
     _Atomic(bool) busy;
+    td_graph_counts_t graphs; /* of the binding, as its latest run left them */
+    uint32_t runs;            /* 0, 1, 2: that or more */
     _Atomic(uint64_t) since_ns; /* when its run began; 0: none is on, or it has been told (td_store_slow_runs) */
 };
 
@@ -86,6 +92,7 @@ struct td_resident {
     bool linked;
     uint64_t sequence_idle_ns;
     uint32_t sequence_max;
+    _Atomic(bool) graphs_told;        /* TD_EVENT_GRAPHS has been */
     /* the store's lock */
     uint32_t refs;      /* the catalog's, one of each lease and of each sequence */
     uint32_t leases, sequences;
@@ -180,6 +187,7 @@ struct td_version {
     uint32_t dying; /* residents of it that wait for their last lease or for their end */
     uint64_t loads, evictions;
     _Atomic(uint64_t) done, total;
+    _Atomic(uint64_t) graph_replays, graph_captures, graph_refused; /* by runs, which keep the version alive */
 };
 
 struct td_named { /* a model */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which GPU: by number, by UUID, or the best one. Best is the highest compute capability, then the most free memory;
+/* Which GPU: by number, by UUID, or the best one. An instance of a divided GPU (MIG) is a device of its own: its name
+ * has " MIG " and its profile in it, and cuDeviceGetUuid_v2 tells the instance's UUID. Best is the highest compute capability, then the most free memory;
  * the reasons are kept as text, and are the error when none will do. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,8 +55,10 @@ static td_status_t free_memory(td_cuda_device_t *d, candidate_t *c, td_err_t *er
     return st;
 }
 
+static bool is_mig(const candidate_t *c) { return strstr(c->name, " MIG ") != NULL; }
+
 static bool is_uuid(const char *selector, const candidate_t *c) {
-    if (!strncmp(selector, "GPU-", 4)) selector += 4;
+    if (!strncmp(selector, "GPU-", 4) || !strncmp(selector, "MIG-", 4)) selector += 4;
     return *selector && !strcasecmp(selector, c->uuid);
 }
 
@@ -78,8 +81,8 @@ static void take(td_cuda_device_t *d, int ordinal, const candidate_t *c, const c
     d->base.memory_bytes = c->total_bytes;
     d->major = c->major, d->minor = c->minor;
     memcpy(d->name, c->name, sizeof d->name);
-    snprintf(d->choice, sizeof d->choice, "cuda:%d, %s, compute capability %d.%d, %llu MiB, GPU-%s: %s", ordinal, c->name,
-             c->major, c->minor, (unsigned long long)(c->total_bytes >> 20), c->uuid, why);
+    snprintf(d->choice, sizeof d->choice, "cuda:%d, %s, compute capability %d.%d, %llu MiB, %s-%s: %s", ordinal, c->name,
+             c->major, c->minor, (unsigned long long)(c->total_bytes >> 20), is_mig(c) ? "MIG" : "GPU", c->uuid, why);
 }
 
 static bool better(const candidate_t *a, const candidate_t *b) {
@@ -138,7 +141,10 @@ td_status_t td_cuda_choose(td_cuda_device_t *d, const char *selector, const char
     }
     for (int i = 0; i < n && at < 0; i++)
         if (is_uuid(selector, &v[i])) at = i;
-    if (at < 0) return td_fail(err, TD_NOTFOUND, "no device with the UUID '%s' among %d", selector, n);
+    if (at < 0)
+        return td_fail(err, TD_NOTFOUND, "no device with the UUID '%s' among %d%s", selector, n,
+                       strncmp(selector, "MIG-", 4) ? "" : ": the driver shows a process one MIG instance, the first "
+                       "unless CUDA_VISIBLE_DEVICES names another");
     const char *no = refused(&v[at], capability, room);
     if (no) return td_fail(err, TD_MISMATCH, "cuda:%d, %s, compute capability %s: %s", at, v[at].name, room, no);
     take(d, at, &v[at], "asked for");

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA device: opening, contexts, memory, events, and the table of functions. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/lib.h"
 
@@ -124,9 +126,9 @@ static const td_device_ops_t ops = {
 };
 
 /* ---- opening ---- */
-enum { SELECTOR = 64, CAPABILITY = 8, GRAPHS = 8, DRIVER = 512 };
+enum { SELECTOR = 64, CAPABILITY = 8, GRAPHS = 8, LANES = 8, DRIVER = 512 };
 typedef struct options {
-    char selector[SELECTOR], capability[CAPABILITY], graphs[GRAPHS], driver[DRIVER];
+    char selector[SELECTOR], capability[CAPABILITY], graphs[GRAPHS], lanes[LANES], driver[DRIVER];
 } options_t;
 
 static td_status_t option(char *to, size_t room, const char *text, size_t n, td_err_t *err) {
@@ -137,6 +139,8 @@ static td_status_t option(char *to, size_t room, const char *text, size_t n, td_
     return TD_OK;
 }
 
+static uint32_t lanes_of(const options_t *o) { return (uint32_t)strtoul(o->lanes, NULL, 10); }
+
 static td_status_t parse(const char *text, options_t *o, td_err_t *err) {
     *o = (options_t){0};
     for (const char *p = text; *p;) {
@@ -144,16 +148,20 @@ static td_status_t parse(const char *text, options_t *o, td_err_t *err) {
         td_status_t st;
         if (n > 7 && !strncmp(p, "driver=", 7)) st = option(o->driver, DRIVER, p + 7, n - 7, err);
         else if (n > 7 && !strncmp(p, "graphs=", 7)) st = option(o->graphs, GRAPHS, p + 7, n - 7, err);
+        else if (n > 6 && !strncmp(p, "lanes=", 6)) st = option(o->lanes, LANES, p + 6, n - 6, err);
         else if (n > 3 && !strncmp(p, "cc=", 3)) st = option(o->capability, CAPABILITY, p + 3, n - 3, err);
         else if (n && p == text && !memchr(p, '=', n)) st = option(o->selector, SELECTOR, p, n, err);
         else st = td_fail(err, TD_USAGE, "option '%.*s' of the CUDA device is none of: a number, a UUID or 'auto' (first), "
-                          "cc=MAJOR.MINOR (of that capability), graphs=auto|off, driver=FILE (instead of libcuda.so.1)",
-                          (int)n, p);
+                          "cc=MAJOR.MINOR (of that capability), graphs=auto|off, lanes=N (1 to %d), driver=FILE "
+                          "(instead of libcuda.so.1)", (int)n, p, TD_LIMIT_LANES);
         if (st) return st;
         p += n + (p[n] == ',');
     }
     if (*o->graphs && strcmp(o->graphs, "auto") && strcmp(o->graphs, "off"))
         return td_fail(err, TD_USAGE, "option 'graphs=%s' of the CUDA device is neither auto nor off", o->graphs);
+    if (*o->lanes && (strspn(o->lanes, "0123456789") != strlen(o->lanes) || !lanes_of(o) || lanes_of(o) > TD_LIMIT_LANES))
+        return td_fail(err, TD_USAGE, "option 'lanes=%s' of the CUDA device is no number from 1 to %d", o->lanes,
+                       TD_LIMIT_LANES);
     return TD_OK;
 }
 
@@ -179,6 +187,7 @@ static td_status_t open_in(td_cuda_device_t *d, const char *text, td_err_t *err)
         (st = td_cuda_choose(d, o.selector, *o.capability ? o.capability : NULL, err)) || (st = attributes(d, err)))
         return st;
     d->base.graphs = strcmp(o.graphs, "off") && td_cuda_graphs_ready(d);
+    d->base.lanes_most = lanes_of(&o);
     d->base.ordinal = d->ordinal;
     st = TD_CU(d, d->name, err, cuDevicePrimaryCtxRetain, &d->context, d->handle);
     if (st) {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "runtime/host/plan.h"
 #include "runtime/host/pool.h"
 #include "runtime/host/queue.h"
@@ -188,10 +189,12 @@ static td_status_t parse(const char *options, host_device_t *d, int *threads, td
             d->delayed = true;
         } else if (number(o, "threads", &v, &end) && v >= 1 && v <= TD_HOST_THREADS_MOST) {
             *threads = (int)v;
+        } else if (number(o, "lanes", &v, &end) && v >= 1 && v <= TD_LIMIT_LANES) {
+            d->base.lanes_most = (uint32_t)v;
         } else {
             return td_fail(err, TD_USAGE,
-                           "option '%s' of the host device is none of: delay=SEED (64 bits), threads=N (1 to %d)", o,
-                           TD_HOST_THREADS_MOST);
+                           "option '%s' of the host device is none of: delay=SEED (64 bits), threads=N (1 to %d), "
+                           "lanes=N (1 to %d)", o, TD_HOST_THREADS_MOST, TD_LIMIT_LANES);
         }
     }
     return TD_OK;

@@ -51,6 +51,7 @@ void fk_config_read(void) {
     c->count = integer("FAKECUDA_COUNT", 0);
     c->fill = integer("FAKECUDA_FILL", 255);
     c->exit_code = integer("FAKECUDA_EXIT", 99);
+    c->mig = getenv("FAKECUDA_MIG");
     c->report = getenv("FAKECUDA_REPORT");
     c->artifacts = getenv("FAKECUDA_ARTIFACT");
     c->fail = getenv("FAKECUDA_FAIL");

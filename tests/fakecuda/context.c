@@ -83,7 +83,8 @@ FK_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal) {
 FK_EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device) {
     FK_ENTER(cuDeviceGetName, FK_NO_CONTEXT);
     if (!device_ok(device) || size <= 0) return fk_leave(CUDA_ERROR_INVALID_DEVICE);
-    snprintf(name, (size_t)size, "Stand-in %d.%d", fk_config.cc_major, fk_config.cc_minor);
+    snprintf(name, (size_t)size, "Stand-in %d.%d%s%s", fk_config.cc_major, fk_config.cc_minor,
+             fk_config.mig ? " MIG " : "", fk_config.mig ? fk_config.mig : "");
     return fk_leave(CUDA_SUCCESS);
 }
 FK_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {

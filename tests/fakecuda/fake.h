@@ -32,6 +32,7 @@ typedef struct fk_config {
     int count;             /* of calls, printed at exit; 2: each as it is made */
     int fill;              /* byte that new memory holds; -1: zeros, not touched */
     int exit_code;         /* when there were faults */
+    const char *mig;       /* profile of the MIG instance that each device is; NULL: whole GPUs */
     const char *report;    /* file that a line is appended to; NULL: none */
     const char *artifacts; /* paths, ':' between them */
     const char *corrupt;   /* kernel:N */

@@ -6,6 +6,7 @@
  * threads and events the only order between them. Every misuse is a *fault*: a line on standard error, a count,
  * and an exit status of its own. Environment, read at the first call:
  *   FAKECUDA_DEVICES=1  FAKECUDA_CC=9.0  FAKECUDA_MEM=16G (each device)  FAKECUDA_DRIVER=13000
+ *   FAKECUDA_MIG=1g.18gb  each device is a MIG instance of that profile
  *   FAKECUDA_ARTIFACT=FILE[:FILE...]  where kernels' meaning comes from: (image, kernel name) -> HLO instruction
  *   FAKECUDA_SEED=N    random delays in the streams (0, the default: none)
  *   FAKECUDA_SLOW=N    each copy and each kernel takes N microseconds more; streams do not share that time

@@ -191,6 +191,32 @@ class Verbs(Case):
         self.ctl("load", "../a", code=1)
         self.assertEqual(self.row("a", "1")["state"], "READY")
 
+    def test_json(self):
+        def ask(verb, *args, code=0):
+            p = self.ctl(verb, "--json", *args, code=code)
+            self.assertEqual(p.stderr, "")
+            return json.loads(p.stdout)
+
+        def states(answer):
+            return {v["version"]: v["state"] for v in answer["versions"]}
+
+        ready, gone = {"1": "READY", "2": "READY"}, {"1": "READY", "2": "UNAVAILABLE"}
+        self.assertEqual(ask("load", "b"), {"model": "b", "versions": [{"version": "1", "state": "READY", "reason": ""}]})
+        answer = ask("unload", "a", "canary")
+        self.assertEqual((answer["model"], states(answer)), ("a", gone))
+        self.assertTrue(answer["versions"][1]["reason"])
+        for verb, args, want in (("load", ("a", "2"), ready), ("reload", ("a", "1"), ready), ("pin", ("a",), ready),
+                                 ("unpin", ("a",), ready)):
+            self.assertEqual(states(ask(verb, *args)), want)
+        models = ask("rescan")["models"]
+        self.assertEqual([m["model"] for m in models], ["a", "b", "bad"])
+        self.assertEqual(states(models[0]), ready)
+        for verb, args in (("load", ("bad",)), ("load", ("a", "77")), ("unload", ("nothing",)), ("pin", ("nothing",))):
+            answer = ask(verb, *args, code=1)
+            self.assertEqual(list(answer), ["error"])
+            self.assertTrue(answer["error"])
+        self.assertEqual(json.loads(ctl("rescan", "--json", "--socket", self.store / "none", code=2).stdout).keys(), {"error"})
+
     def test_reload_that_fails_leaves_the_old_one(self):
         artifact = self.store / "a/1/h100_sxm.aot"
         good = artifact.read_bytes()

@@ -67,6 +67,17 @@ class Streams(unittest.TestCase):
         self.assertEqual((pair["light"], pair["lane"]), (True, 0))
         self.assertFalse(self.plan("control", "--device", "host:delay=1")["pairs"][0]["light"])
 
+    def test_lanes_are_limited(self):
+        whole = self.plan("streams", "--device", "host:delay=1")
+        self.assertEqual(len(whole["lanes"]), 2)
+        for most in (1, 2, 16):
+            plan = self.plan("streams", "--device", f"host:delay=1,lanes={most}")
+            self.assertEqual(len(plan["lanes"]), min(most, 2))
+            self.assertEqual([p["lane"] for p in plan["pairs"]], [min(most, 2) - 1])
+            self.assertEqual([s["lane"] for s in plan["steps"]], self.lanes(plan["steps"], plan["pairs"]))
+        self.assertIn(", shares a lane", inspect("streams", "--streams", "--device", "host:delay=1,lanes=1").stdout)
+        self.assertEqual(inspect("streams", "--streams", "--device", "host:lanes=17").returncode, 2)
+
     def test_text(self):
         plan, lines = self.plan("streams"), inspect("streams", "--streams").stdout.splitlines()
         head = dict(line.split() for line in lines[:3])

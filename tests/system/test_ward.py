@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device that fails for good, on the stand-in CUDA driver, and runs that take long."""
 import os
+import re
+import subprocess
 import unittest
 
 import grpc
@@ -93,6 +95,42 @@ class Failure(Case):
             self.assertEqual(e.exception.code(), Code.INTERNAL)
             stub.ModelInfer(request(), timeout=20)
         self.assertEqual(daemon.stop(), 0)
+
+
+@unittest.skipUnless(DRIVER.exists(), "the stand-in CUDA driver is not built")
+class Graphs(Case):
+    def counters(self, runs, fail="", **settings):
+        """What the metrics count of so many runs, one after the other, and the log."""
+        environment = {"FAKECUDA_ARTIFACT": str(ARTIFACT), "FAKECUDA_FAIL": fail, "FAKECUDA_LEAKS": "0"}
+        daemon = self.start(environment, device=f"cuda:driver={DRIVER}", **settings)
+        answers = set()
+        with grpc.insecure_channel(daemon.target) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            for _ in range(runs):
+                answers.add(stub.ModelInfer(request(), timeout=20).raw_output_contents[0])
+        self.assertEqual(len(answers), 1)
+        page = subprocess.run([BUILD / "thunkctl", "metrics", "--socket", daemon.socket], capture_output=True, text=True,
+                              timeout=30, check=True).stdout
+        log = daemon.text().decode()
+        self.assertEqual(daemon.stop(), 0)
+        found = re.findall(r'^thunkd_graph_(\w+)_total{model="digits",version="1"} (\d+)$', page, re.M)
+        return {name: int(value) for name, value in found}, log
+
+    def test_replays_are_counted(self):
+        counters, log = self.counters(5)
+        self.assertEqual(counters, {"replays": 4, "captures": 1, "refused": 0})
+        self.assertNotIn("runs as graphs", log)
+
+    def test_refusals_are_told_once(self):
+        counters, log = self.counters(5, "cuStreamEndCapture:1:901")
+        self.assertEqual(counters, {"replays": 0, "captures": 0, "refused": 1})
+        self.assertEqual(log.count("digits/1: not all of it runs as graphs: thunks[0]"), 1, log)
+        self.assertIn("901", log)
+
+    def test_off(self):
+        counters, log = self.counters(3, cuda="{graphs: off}")
+        self.assertEqual(counters, {"replays": 0, "captures": 0, "refused": 0})
+        self.assertNotIn("runs as graphs", log)
 
 
 class SlowRuns(Case):

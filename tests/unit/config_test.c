@@ -9,7 +9,7 @@
 
 static const char *const keys[] = {
     "socket", "socket_mode", "admin_socket", "admin_socket_mode", "metrics", "store", "  path", "  budget", "    host",
-    "    device", "  load_threads", "  rescan_ms", "  load", "device", "threads", "queue_depth", "max_message_bytes",
+    "    device", "  load_threads", "  rescan_ms", "  load", "device", "cuda", "  graphs", "threads", "queue_depth", "max_message_bytes",
     "max_concurrent_streams", "slow_run_ms", "drain_timeout_ms", "contract_date", "enforce", "ffi_libraries"};
 #define N_KEYS (sizeof keys / sizeof *keys)
 
@@ -44,6 +44,7 @@ START_TEST(shipped_file) {
     ck_assert_uint_eq(a.load_threads, b.load_threads);
     ck_assert_uint_eq(a.rescan_ms, b.rescan_ms);
     ck_assert_uint_eq(a.store_load, b.store_load);
+    ck_assert_uint_eq(a.cuda_graphs_off, b.cuda_graphs_off);
     ck_assert_uint_eq(a.threads, b.threads);
     ck_assert_uint_eq(a.queue_depth, b.queue_depth);
     ck_assert_uint_eq(a.max_message_bytes, b.max_message_bytes);
@@ -72,7 +73,7 @@ END_TEST
 
 START_TEST(values) {
     static const char text[] = "socket: \"/run/a b.sock\"\nsocket_mode: 0600\nthreads: 4\nmax_message_bytes: 65536\n"
-                               "contract_date: 2028-02-29\nenforce: strict\n";
+                               "contract_date: 2028-02-29\nenforce: strict\ncuda: {graphs: off}\n";
     char path[64];
     td_config_t c;
     td_err_t err = {0};
@@ -83,6 +84,7 @@ START_TEST(values) {
     ck_assert_uint_eq(c.max_message_bytes, 65536);
     ck_assert_uint_eq(c.contract_date, 20280229);
     ck_assert_uint_eq(c.enforce_strict, 1);
+    ck_assert_uint_eq(c.cuda_graphs_off, 1);
     ck_assert_str_eq(c.device, "host");
     td_config_free(&c);
     ck_assert_ptr_null(c.socket);
@@ -152,6 +154,8 @@ static const struct {
     {"contract_date: 2026-02-29\n", "1: contract_date: expected a day as YYYY-MM-DD, got '2026-02-29'"},
     {"contract_date: 2026-2-9\n", "1: contract_date: expected a day as YYYY-MM-DD, got '2026-2-9'"},
     {"enforce: maybe\n", "1: enforce: expected warn or strict, got 'maybe'"},
+    {"cuda: {graphs: on}\n", "1: cuda.graphs: expected auto or off, got 'on'"},
+    {"cuda: off\n", "1: cuda: expected 'key: value' lines"},
     {"threads: 0\n", "1: threads: expected 1 to 256, got 0"},
     {"threads: 257\n", "1: threads: expected 1 to 256, got 257"},
     {"\nthreads: four\n", "2: threads: expected a number, got 'four'"},

@@ -279,6 +279,22 @@ START_TEST(choice) {
 }
 END_TEST
 
+START_TEST(mig_instance) {
+    td_device_t *dev = NULL;
+    setenv("FAKECUDA_MIG", "1g.18gb", 1);
+    ck_assert_msg(!open_device("MIG-fafafafa-fafa-fafa-fafa-fafafafafa00", &dev), "%s", err.text);
+    ck_assert_ptr_nonnull(strstr(td_cuda_device_choice(dev), " MIG 1g.18gb, "));
+    ck_assert_ptr_nonnull(strstr(td_cuda_device_choice(dev), ", MIG-fafafafa-fafa-fafa-fafa-fafafafafa00: asked for"));
+    ck_assert_ptr_null(strstr(td_cuda_device_choice(dev), "GPU-"));
+    td_device_destroy(dev);
+    dev = NULL;
+    ck_assert_int_eq(open_device("MIG-fafafafa-fafa-fafa-fafa-fafafafafa01", &dev), TD_NOTFOUND);
+    ck_assert_ptr_nonnull(strstr(err.text, "CUDA_VISIBLE_DEVICES"));
+    ck_assert_int_eq(open_device("MIG-", &dev), TD_NOTFOUND);
+    ck_assert_ptr_null(dev);
+}
+END_TEST
+
 START_TEST(other_gpu) {
     td_device_t *dev = NULL;
     setenv("FAKECUDA_CC", "10.0", 1);
@@ -466,6 +482,7 @@ int main(int argc, char **argv) {
     tcase_add_test(t, two_devices);
     tcase_add_test(t, code_is_shared);
     tcase_add_test(t, choice);
+    tcase_add_test(t, mig_instance);
     tcase_add_test(t, other_gpu);
     tcase_add_test(t, old_driver);
     tcase_add_test(t, little_memory);

@@ -8,6 +8,7 @@
 #include "runtime/device.h"
 #include "runtime/program_in.h"
 #include "tests/unit/fakecuda_case.h"
+#include "tests/unit/thunk_forms.h"
 
 static const char sample[] = "samples/store/digits/1/h100_sxm.aot";
 static td_payload_table_t *table;
@@ -90,6 +91,46 @@ START_TEST(test_sample) {
     open_driver(); /* the same library, to look for faults */
     ck_assert_msg(fakecuda_faults(NULL) == 0, "%s", fakecuda_last_fault());
     ck_assert_uint_eq(fakecuda_calls("cuLaunchKernel") + fakecuda_calls("cuLaunchKernelEx"), 15); /* 3 runs of 5 */
+}
+END_TEST
+
+/* Each of the chain's kernels on a stream of its own, or on fewer: the same answer, and no access without an order. */
+START_TEST(test_lanes) {
+    static const uint32_t most[] = {1, 2, 3, 16};
+    static const char *const bad[] = {"lanes=0", "lanes=17", "lanes=-1", "lanes=2,lanes=3"};
+    float want[10], got[10];
+    char spec[700];
+    thunk_t *v[10];
+    setenv("FAKECUDA_SEED", "3", 1);
+    open_sample();
+    answer("threads=1", want, 10);
+    exe_t *exe = (exe_t *)(uintptr_t)artifact->exe;
+    ck_assert_uint_eq(exe->n_thunks, 5);
+    td_arena_init(&arena, td_alloc_default(), 0);
+    for (uint64_t i = 0; i < 5; i++) {
+        v[2 * i] = start_of(i, i, seq(1, &exe->thunks[i]));
+        v[2 * i + 1] = done_of(i);
+    }
+    exe->thunks = seq(10, v)->thunks;
+    exe->n_thunks = 10;
+    open_driver();
+    for (int i = 0; i < 4; i++) {
+        snprintf(spec, sizeof spec, "%s,lanes=%u", cuda(), most[i]);
+        open_program(spec);
+        ck_assert_uint_eq(program->n_lanes, most[i] < 6 ? most[i] : 6);
+        for (int round = 0; round < 3; round++) {
+            run(got, 10);
+            for (int k = 0; k < 10; k++) ck_assert_float_eq(got[k], want[k]);
+        }
+        close_program();
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(spec, sizeof spec, "%s,%s", cuda(), bad[i]);
+        ck_assert_int_eq(td_device_open(spec, td_alloc_default(), &dev, &(td_err_t){0}), TD_USAGE);
+    }
+    close_sample();
+    td_arena_deinit(&arena);
+    ck_assert_msg(fakecuda_faults(NULL) == 0, "%s", fakecuda_last_fault());
 }
 END_TEST
 
@@ -223,6 +264,7 @@ int main(void) {
     Suite *s = suite_create("fakecuda_run");
     TCase *t = tcase_create("all");
     tcase_add_loop_test(t, test_sample, 0, 4);
+    tcase_add_test(t, test_lanes);
     tcase_add_test(t, test_dropped_waits);
     tcase_add_test(t, test_cubin);
     tcase_add_test(t, test_cubin_swapped);

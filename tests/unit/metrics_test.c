@@ -13,7 +13,7 @@ static char *page;
 static void setup(void) {
     static const td_model_row_t models[] = {
         {.name = "mlp", .version = "2", .state = TD_MODEL_READY, .bytes = 1234567890123u, .leases = 3, .idle_ms = 1500,
-         .is_default = true, .leave_day = 20270101, .loads = 1},
+         .is_default = true, .leave_day = 20270101, .loads = 1, .graph_replays = 12, .graph_captures = 2, .graph_refused = 1},
         {.name = "a\"b\\c\nd", .version = "1", .state = TD_MODEL_LOADING, .done = 10, .total = 40},
     };
     static const td_budget_row_t accounts[] = {{0, TD_CHARGE_WEIGHTS, "mlp/2", 77},
@@ -80,6 +80,9 @@ START_TEST(values) {
         "thunkd_model_idle_seconds{model=\"mlp\",version=\"2\"} 1.5",
         "thunkd_model_leaves_window_timestamp_seconds{model=\"mlp\",version=\"2\"} 1798761600", /* 2027-01-01T00:00Z */
         "thunkd_model_leaves_window_timestamp_seconds{model=\"a\\\"b\\\\c\\nd\",version=\"1\"} 0",
+        "thunkd_graph_replays_total{model=\"mlp\",version=\"2\"} 12",
+        "thunkd_graph_captures_total{model=\"mlp\",version=\"2\"} 2",
+        "thunkd_graph_refused_total{model=\"mlp\",version=\"2\"} 1",
         "thunkd_store_load_seconds_total 2.5",
         "thunkd_budget_limit_bytes{domain=\"host\"} +Inf",
         "thunkd_budget_limit_bytes{domain=\"device0\"} 1000",

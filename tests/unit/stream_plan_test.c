@@ -40,7 +40,7 @@ static void replace(size_t n, thunk_t **v) {
 static const td_stream_plan_t *plan(uint64_t light) {
     const td_stream_plan_t *p = NULL;
     if (!m) ck_assert_msg(!td_module_open(artifact, td_alloc_default(), &m, &err), "%s", err.text);
-    ck_assert_msg(!td_module_stream_plan(m, light, &arena, &p, &err), "%s", err.text);
+    ck_assert_msg(!td_module_stream_plan(m, light, 0, &arena, &p, &err), "%s", err.text);
     return p;
 }
 
@@ -186,7 +186,7 @@ START_TEST(memory_ends) {
         td_counting_alloc_init(&c, td_alloc_default());
         c.fail_at = at;
         td_arena_init(&a, &c.base, 0);
-        td_status_t st = td_module_stream_plan(m, 0, &a, &p, &err);
+        td_status_t st = td_module_stream_plan(m, 0, 0, &a, &p, &err);
         td_arena_deinit(&a);
         if (!st) break;
         ck_assert_int_eq(st, TD_NOMEM);

@@ -244,6 +244,42 @@ START_TEST(streams_are_folded) {
 }
 END_TEST
 
+/* Fewer streams than the program names: the same answer. */
+START_TEST(lanes_are_limited) {
+    static const uint32_t most[] = {1, 2, 3, 16};
+    static const char *const delays[] = {"", ",delay=7"};
+    ask_original();
+    rewrite(_i);
+    open_program("");
+    uint32_t all = program->n_lanes;
+    close_program();
+    for (int k = 0; k < 8; k++) {
+        char options[40];
+        uint32_t n = most[k % 4];
+        snprintf(options, sizeof options, "lanes=%u%s", n, delays[k / 4]);
+        open_program(options);
+        ck_assert_uint_eq(program->n_lanes, n < all ? n : all);
+        for (int round = 0; round < 5; round++) {
+            answer(&got);
+            ck_assert(same(&got, &want));
+        }
+        close_program();
+    }
+}
+END_TEST
+
+START_TEST(lanes_out_of_range) {
+    static const char *const bad[] = {"lanes=0", "lanes=17", "lanes=", "lanes=x", "lanes=4294967297"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        td_err_t err = {0};
+        dev = NULL;
+        ck_assert_int_eq(td_host_device_open(bad[i], &spoilt, &dev, &err), TD_USAGE);
+        ck_assert_ptr_nonnull(strstr(err.text, "lanes=N (1 to 16)"));
+        ck_assert_ptr_null(dev);
+    }
+}
+END_TEST
+
 START_TEST(running_takes_no_memory) {
     rewrite(WITH_LOOPS);
     open_program(_i ? "delay=4" : "");
@@ -368,6 +404,8 @@ int main(void) {
     tcase_add_test(t, every_wait_is_needed);
     tcase_add_loop_test(c, every_wait_of_a_compiler_is_needed, 0, 2);
     tcase_add_test(t, streams_are_folded);
+    tcase_add_loop_test(t, lanes_are_limited, 0, FORMS);
+    tcase_add_test(t, lanes_out_of_range);
     tcase_add_loop_test(t, running_takes_no_memory, 0, 2);
     tcase_add_loop_test(t, failure_in_a_body_ends_the_run, 0, 2 * FORMS);
     tcase_add_loop_test(t, cancelling_leaves_streams_empty, 0, FORMS);

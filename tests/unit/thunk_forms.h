@@ -52,7 +52,7 @@ static slice_t *slice(const exe_t *e, int64_t size) {
         if (e->buffer_allocations->values[i]->size > 20000) SET(s, buffer_allocation_index, (int64_t)i);
     return s;
 }
-static thunk_t *loop_of(const exe_t *e, int64_t trips, Xla__Gpu__ThunkSequenceProto *body) {
+static inline thunk_t *loop_of(const exe_t *e, int64_t trips, Xla__Gpu__ThunkSequenceProto *body) {
     Xla__Gpu__WhileThunkProto *p = NEW_MSG(Xla__Gpu__WhileThunkProto, XLA__GPU__WHILE_THUNK_PROTO__INIT);
     p->condition_result_buffer_index = slice(e, 1);
     p->body_thunk_sequence = body;
