@@ -222,7 +222,7 @@ void td_survey_end(td_survey_t *v) {
 
 void td_survey_need(const td_store_t *s, const td_survey_t *v, bool trust_shared, uint64_t need[TD_BUDGET_DOMAINS]) {
     uint64_t weights = 0, resident = 0;
-    uint32_t device = td_budget_domains(s->budget) - 1;
+    uint32_t device = td_store_device_domain(s);
     memset(need, 0, TD_BUDGET_DOMAINS * sizeof *need);
     if (v->weights) td_weights_need(v->weights, &weights, &resident);
     need[0] += weights - (trust_shared ? resident : 0);
