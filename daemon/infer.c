@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "daemon/pending.h"
+#include "daemon/verifier.h"
 
 typedef enum state { WAITING, QUEUED, FULL } state_t;
 enum { LEFT = 1, LATE = 2 }; /* of cancel */
@@ -131,6 +132,8 @@ static td_status_t execute(request_t *r, td_infer_msg_t *m, bool *ran) {
         td_pb_raw(&r->response, "\0\0\0\0", TD_GRPC_PREFIX);
         td_infer_encode(m, slot, &r->response);
     }
+    td_verifier_t *v = r->pending.service->verifier;
+    if (v && s == TD_OK) td_verifier_offer(v, lease->resident, m->inputs, slot);
     td_run_slot_release(slot);
     return s;
 }

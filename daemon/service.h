@@ -29,6 +29,7 @@ typedef struct td_service {
     td_stats_t *stats;
     td_device_t *device;
     td_ward_t ward; /* of the device */
+    struct td_verifier *verifier; /* NULL: no request is checked */
     td_ffi_registry_t *ffi; /* NULL without libraries */
     int32_t contract_day;   /* yyyymmdd */
     bool metrics;           /* answer GET /metrics */
