@@ -77,15 +77,9 @@ static void on_free(td_pending_t *p) {
     free(r);
 }
 
-/* A device that has failed for good makes us end: another process will serve. */
-static td_grpc_code_t failure_code(const request_t *r) {
-    td_service_t *s = r->pending.service;
-    return r->status != TD_OK && td_ward_suspect(&s->ward) ? TD_GRPC_UNAVAILABLE : td_grpc_code(r->status);
-}
-
 static td_grpc_code_t code_of(const request_t *r) {
     if (r->cancel) return r->cancel == LATE ? TD_GRPC_DEADLINE_EXCEEDED : TD_GRPC_CANCELLED;
-    return failure_code(r);
+    return td_service_failure_code(r->pending.service, r->status);
 }
 
 /* It came to no run. */
@@ -183,7 +177,7 @@ static void on_done(td_note_t *n) {
         return;
     }
     if (r->status == TD_OK) td_pending_reply(&r->pending, &r->response);
-    else td_pending_fail(&r->pending, failure_code(r), r->err.text);
+    else td_pending_fail(&r->pending, td_service_failure_code(s, r->status), r->err.text);
     end(r);
     wake(s, resident);
 }

@@ -31,9 +31,10 @@ def read_safetensors(path):
 
 
 class Daemon:
-    """Starts in a new folder; settings replace those of the configuration. loaded: wait for what loads at the start."""
+    """Starts in a new folder; settings replace those of the configuration. loaded: wait for what loads at the start.
+    environment: more of it."""
 
-    def __init__(self, store=None, loaded=True, **settings):
+    def __init__(self, store=None, loaded=True, environment=None, **settings):
         self.dir = tempfile.mkdtemp(prefix="thunkd-test-")
         self.socket = self.dir + "/s.sock"
         self.admin = self.dir + "/admin.sock"
@@ -44,9 +45,8 @@ class Daemon:
         lines = [f"{k}: {json.dumps(v) if isinstance(v, dict) else v}\n" for k, v in values.items()]
         pathlib.Path(self.config).write_text("".join(lines))
         self.log = open(self.dir + "/log", "w+b")
-        self.process = subprocess.Popen(
-            [BUILD / "thunkd", "--config", self.config], stderr=self.log
-        )
+        env = os.environ | (environment or {})
+        self.process = subprocess.Popen([BUILD / "thunkd", "--config", self.config], stderr=self.log, env=env)
         self.wait_for("models ready" if loaded else "listening on .*s.sock")
         if self.process.poll() is not None:
             text = self.text().decode()
