@@ -176,7 +176,8 @@ static td_stats_skip_t reason(td_status_t st, bool made, bool *remember) {
     return made && st == TD_USAGE ? TD_SKIP_RANDOM : TD_SKIP_HOST;
 }
 
-static void check(td_verifier_t *v, const td_sample_t *s) {
+/* Returns what counts it, for when the next one may come. */
+static _Atomic(uint64_t) *check(td_verifier_t *v, const td_sample_t *s) {
     td_stats_entry_t *e = td_stats_entry(v->o.stats, s->model, s->version);
     memo_t *m = memo_of(v, s);
     td_reference_ask_t ask = {.model = s->model, .version = s->version, .stamp = s->stamp, .inputs = s->inputs};
@@ -184,24 +185,20 @@ static void check(td_verifier_t *v, const td_sample_t *s) {
     finding_t f = {0};
     td_err_t err = {0};
     bool made, remember;
-    if (m && m->cannot && td_hash_equal(m->stamp, s->stamp)) {
-        count(&e->skipped[m->why]);
-        return;
-    }
+    if (m && m->cannot && td_hash_equal(m->stamp, s->stamp)) return &e->skipped[m->why];
     td_status_t st = td_reference_run(v->reference, &ask, &run, &made, &err);
     if (st == TD_OK) {
-        count(&e->checked);
         if (compare(s, &run, &f)) {
             tell(v, m, s, &run, &f);
             count(&e->differed);
         }
         td_reference_end(v->reference, &run);
-        return;
+        return &e->checked;
     }
     td_stats_skip_t why = reason(st, made, &remember);
     if (m && remember) *m = (memo_t){m->next, m->model, m->version, s->stamp, true, why, m->told_ns};
     if (remember) td_log("%s/%s: its requests are not checked on the host: %s", s->model, s->version, err.text);
-    count(&e->skipped[why]);
+    return &e->skipped[why];
 }
 
 /* ---- the thread ---- */
@@ -233,9 +230,10 @@ static void *thread_main(void *arg) {
     td_verifier_t *v = arg;
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), LEAST_PRIORITY); /* on Linux of this thread alone */
     for (td_sample_t *s; (s = next(v));) {
-        check(v, s);
+        _Atomic(uint64_t) *counter = check(v, s);
         td_sample_free(s);
         atomic_store(&v->taken, false);
+        count(counter);
     }
     return NULL;
 }

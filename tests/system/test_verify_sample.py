@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """verify_sample: requests that are checked on the host device in the background."""
+import http.client
 import os
 import pathlib
 import re
 import shutil
+import socket
 import tempfile
 import time
 import unittest
@@ -19,6 +21,15 @@ DRIVER = BUILD / "fakecuda/libcuda.so.1"
 ARTIFACT = ROOT / "samples/store/digits/1/h100_sxm.aot"
 DATA = ROOT / "tests/data"
 IMAGES = read_safetensors(ROOT / "samples/digits-test.safetensors")["images"]
+
+
+def due(share, n):
+    """splitmix64"""
+    mask = (1 << 64) - 1
+    z = (n + 1) * 0x9E3779B97F4A7C15 & mask
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
+    return ((z ^ z >> 31) >> 11) / 2**53 < share
 
 
 def digits(i=0):
@@ -43,13 +54,7 @@ def tensor_request(model, *inputs, **kw):
 
 class Case(unittest.TestCase):
     def start(self, environment=None, **settings):
-        kept = dict(os.environ)
-        os.environ.update(environment or {})
-        try:
-            self.daemon = Daemon(**settings)
-        finally:
-            os.environ.clear()
-            os.environ.update(kept)
+        self.daemon = Daemon(environment=environment, **settings)
         self.addCleanup(self.daemon.close)
         self.channel = grpc.insecure_channel(self.daemon.target)
         self.addCleanup(self.channel.close)
@@ -65,10 +70,10 @@ class Case(unittest.TestCase):
         found = re.findall(r'^thunkd_verify_(\w+)_total\{model="(\w+)",version="\d+"(?:,reason="(\w+)")?\} (\d+)$', page, re.M)
         return {(name, model, reason): int(n) for name, model, reason, n in found}
 
-    def metrics(self):
-        import http.client
-        import socket
+    def looked_at(self):
+        return sum(n for (name, _, _), n in self.counters().items() if name in ("checked", "skipped"))
 
+    def metrics(self):
         c = http.client.HTTPConnection("thunkd")
         c.sock = socket.socket(socket.AF_UNIX)
         c.sock.connect(self.daemon.socket)
@@ -86,11 +91,9 @@ class Case(unittest.TestCase):
     def ask(self, request=None, many=1):
         """Each is through its check before the next comes."""
         for _ in range(many):
-            before = sum(n for (name, _, _), n in self.counters().items() if name in ("checked", "skipped"))
+            before = self.looked_at()
             self.stub.ModelInfer(request or digits(), timeout=30)
-            self.until(lambda: sum(n for (name, _, _), n in self.counters().items() if name in ("checked", "skipped"))
-                       > before)
-            time.sleep(0.02)  # counted a moment before the next one may come
+            self.until(lambda: self.looked_at() > before)
 
     def store(self, models):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="thunkd-store-"))
@@ -122,20 +125,18 @@ class Host(Case):
 
     def test_a_share_is_checked(self):
         """The same requests each time: as many of 400 as the hash chooses, about one in ten."""
-        chosen = []
+        expected = sum(due(0.1, n) for n in range(400))
+        self.assertTrue(20 <= expected <= 60, expected)
         for _ in range(2):
             self.start(verify_sample=0.1)
             for i in range(400):
                 self.stub.ModelInfer(digits(i % len(IMAGES)), timeout=20)
-            self.until(lambda: self.counters())
-            time.sleep(0.2)
+            self.until(lambda: self.looked_at() >= expected)
             c = self.counters()
-            chosen.append(sum(n for (name, _, _), n in c.items() if name in ("checked", "skipped")))
+            self.assertEqual(self.looked_at(), expected)
             self.assertEqual(c[("differed", "digits", "")], 0)
             self.assertEqual(set(reason for name, _, reason in c if name == "skipped") - {"busy"}, set())
             self.assertEqual(self.daemon.stop(), 0)
-        self.assertEqual(chosen[0], chosen[1])
-        self.assertTrue(20 <= chosen[0] <= 60, chosen)
 
     def test_models_with_state_are_not(self):
         store = self.store({"counter": ({"counter.aot": "model.aot"}, "inputs: [x]\noutputs: [out]\nstate: [{input: 0, output: 0}]\n")})
