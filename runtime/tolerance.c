@@ -24,6 +24,7 @@ static void see_instr(td_tolerance_t *r, const td_hlo_instr_t *in, unsigned dept
     see_shape(r, in->shape);
     for (uint32_t i = 0; i < in->n_operands; i++) see_shape(r, in->operands[i]->shape);
     r->multiplies |= in->dot || in->opcode == TD_HLO_CONVOLUTION || in->opcode == TD_HLO_CUSTOM_CALL;
+    r->draws |= in->opcode == TD_HLO_RNG || in->opcode == TD_HLO_RNG_GET_AND_UPDATE_STATE;
     for (uint32_t c = 0; c < in->n_called && depth < DEPTH; c++)
         for (uint32_t i = 0; i < in->called[c]->n_instrs; i++) see_instr(r, in->called[c]->instrs[i], depth + 1);
 }

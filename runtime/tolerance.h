@@ -13,7 +13,7 @@ struct td_thunk;
 typedef struct td_tolerance {
     td_type_t narrow; /* the coarsest of its floats; TD_TYPE_INVALID: none */
     bool multiplies;  /* matrices: GPUs may round them to TF32 */
-    bool draws;       /* seeds that are each device's own */
+    bool draws;       /* random numbers, from a seed or a state that is each device's own */
 } td_tolerance_t;
 
 /* The thunk itself, without those inside it. */

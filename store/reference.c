@@ -52,6 +52,12 @@ td_status_t td_reference_create(td_store_t *s, td_device_t *device, td_reference
     x->store.payloads = s->payloads;
     x->store.payload_account = x->store.constant_account = s->payload_account; /* constants are the payloads there */
     x->store.clock = s->clock;
+    td_status_t st = td_constants_create(device, s->payloads, s->opts.alloc, td_account_charge(s->payload_account),
+                                         &x->store.constants, err);
+    if (st != TD_OK) {
+        s->opts.alloc->put(s->opts.alloc->ctx, x, sizeof *x);
+        return st;
+    }
     td_draw_init(&x->store.survey_draw, s->loading_account, NULL);
     pthread_mutex_init(&x->store.lock, NULL);
     pthread_mutex_init(&x->store.admission, NULL);
@@ -76,6 +82,7 @@ void td_reference_destroy(td_reference_t *x) {
     s->reference = NULL;
     drop(x);
     pthread_mutex_unlock(&s->reference_lock);
+    td_constants_destroy(x->store.constants);
     pthread_mutex_destroy(&x->store.lock);
     pthread_mutex_destroy(&x->store.admission);
     pthread_mutex_destroy(&x->store.reference_lock);

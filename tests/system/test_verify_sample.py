@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """verify_sample: requests that are checked on the host device in the background."""
 import http.client
+import json
 import os
 import pathlib
 import re
 import shutil
 import socket
+import struct
 import tempfile
 import time
 import unittest
+import zipfile
 
 import grpc
 import numpy as np
@@ -145,6 +148,32 @@ class Host(Case):
         self.assertEqual(self.counters()[("skipped", "counter", "state")], 1)
         self.assertEqual(self.counters()[("checked", "counter", "")], 0)
 
+    def test_random_numbers_are_not(self):
+        """Those from a state that the program keeps; from a state that the request brings they are the same again."""
+        store = self.store({})
+        with zipfile.ZipFile(ROOT / "tests/conformance/cases/random.zip") as cases:
+            for name, case in (("state", "rng_state"), ("uniform", "rng_uniform"), ("bits", "rng-bit-generator_philox")):
+                (store / name / "1").mkdir(parents=True)
+                (store / name / "1/model.aot").write_bytes(cases.read(case + ".aot"))
+                (store / name / "in").write_bytes(cases.read(case + ".in.safetensors"))
+        self.start(store=store, verify_sample=1)
+        for name in ("state", "uniform", "bits"):
+            meta = self.stub.ModelMetadata(pb.ModelMetadataRequest(name=name), timeout=20)
+            r = pb.ModelInferRequest(model_name=name)
+            raw = (store / name / "in").read_bytes()
+            (n,) = struct.unpack_from("<Q", raw)
+            header = json.loads(raw[8 : 8 + n])
+            for i, t in enumerate(meta.inputs):
+                low, high = header[str(i)]["data_offsets"]
+                r.inputs.add(name=t.name, datatype=t.datatype, shape=t.shape)
+                r.raw_input_contents.append(raw[8 + n + low : 8 + n + high])
+            self.ask(r, many=2)
+        c = self.counters()
+        self.assertEqual([c[("checked", "bits", "")], c[("differed", "bits", "")]], [2, 0])
+        for name in ("state", "uniform"):
+            self.assertEqual([c[("skipped", name, "random")], c[("checked", name, "")]], [2, 0])
+            self.assertEqual(self.daemon.text().decode().count(f"{name}/1: its requests are not checked"), 1)
+
     def test_no_room(self):
         """Too little of the budget would be left free: skipped, and requests go on."""
         # two MiB are for looking at files, and an eighth must stay free
@@ -153,8 +182,7 @@ class Host(Case):
         self.ask(many=3)
         self.assertEqual(self.counters()[("skipped", "digits", "memory")], 3)
 
-    def test_memory_is_given_back_to_loads(self):
-        """What a check holds goes when a load needs it."""
+    def test_the_budget_knows(self):
         self.start(verify_sample=1)
         self.ask()
         kept = re.findall(r'owner="check of digits/1",kind="programs"\} (\d+)', self.metrics())
