@@ -153,7 +153,7 @@ check-streams: all
 # every artifact of THUNKD_CORPUS on the CUDA device with the stand-in driver, with eight schedules: some ten minutes
 check-cuda: all fakes
 	@test -n "$(THUNKD_CORPUS)" || { echo "check-cuda: set THUNKD_CORPUS to a folder of artifacts" >&2; exit 2; }
-	python3 tools/check_cuda.py $(B)/thunkctl "$(THUNKD_CORPUS)" --releases all --every 1 --seeds 8 --verify 1
+	python3 tools/check_cuda.py $(B)/thunkctl "$(THUNKD_CORPUS)" --releases all --every 1 --seeds 20 --verify 1
 # on a machine with a GPU: tools/check_gpu.sh
 check-gpu: all $(B)/gpu-probe $(B)/dispatch-bench
 	tools/check_gpu.sh $(B)

@@ -14,6 +14,8 @@
 #ifndef TD_PROTO_PAYLOAD_H
 #define TD_PROTO_PAYLOAD_H
 
+#include <pthread.h>
+
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/span.h"
@@ -66,6 +68,9 @@ typedef struct td_payload_builder {
     const td_payload_t *twin; /* all bytes so far are this one's first; one reference */
     uint8_t *data;            /* its own memory, once there is no twin */
     uint64_t mapped, charged;
+    pthread_t pager;          /* brings large memory's pages in, ahead of the writer */
+    bool has_pager;
+    _Atomic(uint64_t) reached; /* done, for the pager; UINT64_MAX: it may end */
     td_hasher_t hash; /* of data's first done bytes */
     uint8_t head[TD_PAYLOAD_HEAD_BYTES];
 } td_payload_builder_t;

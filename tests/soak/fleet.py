@@ -87,11 +87,12 @@ def held(pid):
 
 
 def ctl(d, *args):
-    """thunkctl on the admin socket; its JSON."""
-    r = subprocess.run([BUILD / "thunkctl", *args, "--socket", d.admin, "--json"], capture_output=True, text=True)
+    """thunkctl on the admin socket; its JSON, for what tells something."""
+    json_too = ["--json"] if args[0] in ("ls", "budget") else []
+    r = subprocess.run([BUILD / "thunkctl", *args, "--socket", d.admin, *json_too], capture_output=True, text=True)
     if r.returncode:
         raise RuntimeError(f"{args}: {r.stderr or r.stdout}")
-    return json.loads(r.stdout) if r.stdout.strip() else {}
+    return json.loads(r.stdout) if json_too else None
 
 
 class Sampler(threading.Thread):

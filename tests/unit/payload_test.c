@@ -3,8 +3,10 @@
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "proto/payload.h"
 
@@ -194,6 +196,45 @@ static void *work(void *arg) {
     }
     return NULL;
 }
+static uint64_t resident(void) {
+    unsigned long long size = 0, pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    ck_assert_int_eq(fscanf(f, "%llu %llu", &size, &pages), 2);
+    fclose(f);
+    return pages * 4096;
+}
+
+/* Pages are brought in ahead of the writer, but not all that a file announces. */
+START_TEST(pages_come_ahead_of_the_writer) {
+    enum { SIZE = 256 << 20, STEP = 1 << 20 };
+    uint64_t before = resident();
+    uint8_t *step = calloc(1, STEP);
+    for (int stop = 0; stop <= 256; stop += 64) {
+        td_payload_builder_t b;
+        const td_payload_t *p = NULL;
+        td_payload_begin(&b, table, NULL, SIZE, true);
+        for (int i = 0; i < stop; i++) {
+            memset(step, i + 1, STEP);
+            ck_assert_int_eq(td_payload_write(&b, step, STEP, NULL), TD_OK);
+        }
+        usleep(20000);
+        if (stop < 256) {
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) /* their shadows count too */
+            ck_assert_uint_le(resident(), before + (uint64_t)stop * STEP + (80u << 20));
+#else
+            (void)before;
+#endif
+            td_payload_drop(&b);
+            continue;
+        }
+        ck_assert_int_eq(td_payload_end(&b, &p, NULL), TD_OK);
+        for (int i = 0; i < stop; i++) ck_assert_uint_eq(p->bytes.data[(size_t)i * STEP + 77], (uint8_t)(i + 1));
+        td_payload_release(table, p);
+    }
+    free(step);
+}
+END_TEST
+
 START_TEST(many_threads) {
     pthread_t t[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++) ck_assert_int_eq(pthread_create(&t[i], NULL, work, (void *)i), 0);
@@ -211,6 +252,7 @@ int main(void) {
     tcase_add_test(t, prefixes_of_each_other);
     tcase_add_test(t, wrong_lengths);
     tcase_add_test(t, failing_memory);
+    tcase_add_test(t, pages_come_ahead_of_the_writer);
     tcase_add_test(t, many_threads);
     Suite *s = suite_create("payload");
     suite_add_tcase(s, t);
