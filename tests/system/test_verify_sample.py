@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """verify_sample: requests that are checked on the host device in the background."""
+import concurrent.futures
 import http.client
 import json
 import os
@@ -8,6 +9,7 @@ import re
 import shutil
 import socket
 import struct
+import subprocess
 import tempfile
 import time
 import unittest
@@ -218,6 +220,31 @@ class Host(Case):
             before = self.counters().get(("checked", "rows", ""), 0)
             self.until(lambda: answers() and self.counters()[("checked", "rows", "")] > before)
         self.assertEqual(self.counters()[("differed", "rows", "")], 0)
+
+    def test_models_that_come_and_go_under_load(self):
+        """Requests never fail for a check's sake, and all of them are accounted for."""
+        self.start(verify_sample=1, threads=2)
+        until = time.monotonic() + 1.5
+        asked = []
+
+        def ask():
+            n = 0
+            while time.monotonic() < until:
+                self.stub.ModelInfer(digits(n % len(IMAGES)), timeout=20)
+                n += 1
+            asked.append(n)
+
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            running = [pool.submit(ask) for _ in range(3)]
+            while time.monotonic() < until:
+                subprocess.run([BUILD / "thunkctl", "reload", "--socket", self.daemon.admin, "digits"], check=True)
+            for r in running:
+                r.result()
+        self.until(lambda: self.looked_at() >= sum(asked))
+        c = self.counters()
+        self.assertEqual((self.looked_at(), c[("differed", "digits", "")]), (sum(asked), 0))
+        self.assertGreater(c[("checked", "digits", "")], 0)
+        self.assertEqual(self.daemon.stop(), 0)
 
     def test_a_stop_with_a_check_under_way(self):
         self.start(verify_sample=1)
