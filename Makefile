@@ -157,9 +157,11 @@ check-cuda: all fakes
 # on a machine with a GPU: tools/check_gpu.sh
 check-gpu: all $(B)/gpu-probe $(B)/dispatch-bench
 	tools/check_gpu.sh $(B)
-# every call of the driver failing, not only a sample: some five minutes
+# every call of the driver failing, under thunkctl and under thunkd, not only a sample: some five minutes
 check-fault: all fakes
 	python3 tests/fault/sweep.py $(B)/thunkctl "$(THUNKD_CORPUS)" --step 1
+	tests/venv.sh $(B)
+	THUNKD_BUILD=$(abspath $(B)) $(B)/venv/bin/python tests/fault/daemon_faults.py
 # RELEASE=X.Y.Z [TARGET=h100_sxm]: tests/golden/README.md
 .PHONY: golden-add
 golden-add: all

@@ -61,6 +61,14 @@
 /* Sparse systems are solved densely: 8192 rows take half a GiB in f64. */
 #define TD_LIMIT_SPSOLVE_ROWS 8192
 
+/* ---- checks of answers on another device ---- */
+/* That a load waits for a check which ends: between two thunks it does at once. */
+#define TD_LIMIT_REFERENCE_WAIT_S 1
+/* One part in so many of the host's budget stays free of them, for requests. */
+#define TD_LIMIT_REFERENCE_ROOM 8
+/* What a whole program may be off by, in tolerances of one thunk: errors of one become those of the next. */
+#define TD_LIMIT_REFERENCE_TOLERANCES 8
+
 /* ---- metrics and HTTP ---- */
 /* Models and versions that requests are counted of; what comes after them is counted together. */
 #define TD_LIMIT_STATS_ENTRIES 2048

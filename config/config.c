@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "config/libraries.h"
 
-typedef enum kind { TEXT, SIZE, U32, U64, MODE, DAY, WORD } kind_t;
+typedef enum kind { TEXT, SIZE, U32, U64, MODE, DAY, WORD, SHARE } kind_t;
 
 typedef struct setting {
     const char *name;
@@ -48,6 +48,7 @@ static const setting_t settings[] = {
     {"max_message_bytes", U64, AT(max_message_bytes), 1024, INT32_MAX, NULL, 64u << 20, NULL},
     {"max_concurrent_streams", U32, AT(max_concurrent_streams), 1, 65536, NULL, 128, NULL},
     {"slow_run_ms", U32, AT(slow_run_ms), 0, 86400000, NULL, 10000, NULL},
+    {"verify_sample", SHARE, AT(verify_sample), 0, 0, NULL, 0, NULL},
     {"drain_timeout_ms", U32, AT(drain_timeout_ms), 0, 3600000, NULL, 30000, NULL},
     {"contract_date", DAY, AT(contract_date), 0, 0, NULL, 0, NULL},
     {"enforce", WORD, AT(enforce_strict), 0, 0, NULL, 0, policies},
@@ -78,6 +79,11 @@ static td_status_t put_text(td_config_t *c, const setting_t *s, const char *text
 }
 
 static void put_number(td_config_t *c, const setting_t *s, uint64_t v) {
+    if (s->kind == SHARE) {
+        double x = (double)v;
+        memcpy((char *)c + s->offset, &x, sizeof x);
+        return;
+    }
     if (s->kind == U64) {
         memcpy((char *)c + s->offset, &v, sizeof v);
     } else {
@@ -103,6 +109,16 @@ static td_status_t set_day(loader_t *l, const setting_t *s, unsigned long line, 
         return td_fail(l->err, TD_USAGE, "%s:%lu: %s: expected a day as YYYY-MM-DD, got '%.64s'", l->path, line,
                        s->name, text);
     put_number(l->config, s, n);
+    return TD_OK;
+}
+
+static td_status_t set_share(loader_t *l, const setting_t *s, unsigned long line, const char *text) {
+    char *end;
+    double x = strtod(text, &end);
+    if (text[0] < '0' || text[0] > '9' || text[strspn(text, "0123456789.e-")] || *end || !(x >= 0 && x <= 1))
+        return td_fail(l->err, TD_USAGE, "%s:%lu: %s: expected a share from 0 to 1, got '%.64s'", l->path, line,
+                       s->name, text);
+    memcpy((char *)l->config + s->offset, &x, sizeof x);
     return TD_OK;
 }
 
@@ -138,6 +154,7 @@ static td_status_t set(loader_t *l, const setting_t *s, const yaml_node_t *v) {
     if (strlen(text) != n) return td_fail(l->err, TD_USAGE, "%s:%lu: %s holds a NUL byte", l->path, line, s->name);
     if (s->kind == TEXT || s->kind == SIZE) return set_text(l, s, line, text, n);
     if (s->kind == DAY) return set_day(l, s, line, text);
+    if (s->kind == SHARE) return set_share(l, s, line, text);
     if (s->kind == WORD) return set_word(l, s, line, text);
     char *end;
     errno = 0;

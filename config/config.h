@@ -40,6 +40,7 @@ typedef struct td_config {
     uint64_t max_message_bytes;
     uint32_t max_concurrent_streams;
     uint32_t slow_run_ms; /* 0: never told */
+    double verify_sample; /* share of the requests that is checked, 0 to 1 */
     uint32_t drain_timeout_ms;
     uint32_t contract_date;  /* yyyymmdd; 0: today, with everything that this build knows */
     uint32_t enforce_strict; /* 1: what is outside the window does not load */

@@ -40,7 +40,7 @@ static void read_note(td_note_t *n) {
         td_pb_raw(&out, "\0\0\0\0", TD_GRPC_PREFIX);
         td_call_reply(call, &out);
     } else if (call) {
-        td_call_fail(call, td_grpc_code(w->status), w->err.text);
+        td_call_fail(call, td_service_failure_code(w->pending.service, w->status), w->err.text);
     }
     td_pending_drop(&w->pending);
 }

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "daemon/pending.h"
+#include "daemon/verifier.h"
 
 typedef enum state { WAITING, QUEUED, FULL } state_t;
 enum { LEFT = 1, LATE = 2 }; /* of cancel */
@@ -76,15 +77,9 @@ static void on_free(td_pending_t *p) {
     free(r);
 }
 
-/* A device that has failed for good makes us end: another process will serve. */
-static td_grpc_code_t failure_code(const request_t *r) {
-    td_service_t *s = r->pending.service;
-    return r->status != TD_OK && td_ward_suspect(&s->ward) ? TD_GRPC_UNAVAILABLE : td_grpc_code(r->status);
-}
-
 static td_grpc_code_t code_of(const request_t *r) {
     if (r->cancel) return r->cancel == LATE ? TD_GRPC_DEADLINE_EXCEEDED : TD_GRPC_CANCELLED;
-    return failure_code(r);
+    return td_service_failure_code(r->pending.service, r->status);
 }
 
 /* It came to no run. */
@@ -131,6 +126,8 @@ static td_status_t execute(request_t *r, td_infer_msg_t *m, bool *ran) {
         td_pb_raw(&r->response, "\0\0\0\0", TD_GRPC_PREFIX);
         td_infer_encode(m, slot, &r->response);
     }
+    td_verifier_t *v = r->pending.service->verifier;
+    if (v && s == TD_OK) td_verifier_offer(v, lease->resident, m->inputs, slot);
     td_run_slot_release(slot);
     return s;
 }
@@ -180,7 +177,7 @@ static void on_done(td_note_t *n) {
         return;
     }
     if (r->status == TD_OK) td_pending_reply(&r->pending, &r->response);
-    else td_pending_fail(&r->pending, failure_code(r), r->err.text);
+    else td_pending_fail(&r->pending, td_service_failure_code(s, r->status), r->err.text);
     end(r);
     wake(s, resident);
 }

@@ -174,6 +174,35 @@ static void run_times(const td_metrics_t *m, const family_t *f, td_pb_t *out) {
         if (*e->model) histogram(f, e, &e->run, out);
 }
 
+/* Models that no request was chosen of have no samples. */
+static bool sampled(const td_stats_entry_t *e) {
+    uint64_t n = e->checked;
+    for (uint32_t k = 0; k < TD_SKIPS; k++) n += e->skipped[k];
+    return n != 0;
+}
+
+static void checks(const td_metrics_t *m, const family_t *f, td_pb_t *out) {
+    const td_stats_entry_t *e;
+    for (uint32_t at = 0; m->requests && (e = td_stats_next(m->requests, &at));) {
+        if (!sampled(e)) continue;
+        begin(out, f->name, "", (const char *[]){"model", e->model, "version", e->version, NULL});
+        integer(out, f->number(e));
+    }
+}
+
+static void skipped_checks(const td_metrics_t *m, const family_t *f, td_pb_t *out) {
+    static const char *const reasons[TD_SKIPS] = {"busy", "memory", "state", "random", "host", "gone", "yielded"};
+    const td_stats_entry_t *e;
+    for (uint32_t at = 0; m->requests && (e = td_stats_next(m->requests, &at));)
+        for (uint32_t k = 0; k < TD_SKIPS; k++) {
+            uint64_t n = e->skipped[k];
+            if (!n) continue;
+            begin(out, f->name, "",
+                  (const char *[]){"model", e->model, "version", e->version, "reason", reasons[k], NULL});
+            integer(out, n);
+        }
+}
+
 /* 00:00 UTC of the first day outside. */
 static uint64_t leaves(const void *row) {
     int32_t day = ((const td_model_row_t *)row)->leave_day;
@@ -187,6 +216,8 @@ static uint64_t leaves(const void *row) {
         const type *r = row;                                                                                         \
         return expr;                                                                                                 \
     }
+NUMBER(v_checked, td_stats_entry_t, r->checked)
+NUMBER(v_differed, td_stats_entry_t, r->differed)
 NUMBER(m_default, td_model_row_t, r->is_default)
 NUMBER(m_pinned, td_model_row_t, r->pinned)
 NUMBER(m_bytes, td_model_row_t, r->bytes)
@@ -232,6 +263,12 @@ static const family_t families[] = {
     {"thunkd_request_queue_seconds", "histogram", "Time from the whole request to the start of its run.", queue_times,
      NULL, 0},
     {"thunkd_request_run_seconds", "histogram", "Time that the run took.", run_times, NULL, 0},
+    {"thunkd_verify_checked_total", "counter", "Requests that verify_sample has checked on the host device.", checks,
+     v_checked, 0},
+    {"thunkd_verify_differed_total", "counter", "Of these, requests whose answer differed; the log says in what.",
+     checks, v_differed, 0},
+    {"thunkd_verify_skipped_total", "counter", "Requests that verify_sample chose but did not check, by reason.",
+     skipped_checks, NULL, 0},
     {"thunkd_model_state", "gauge", "1 for the state that the version is in, 0 for the others.", states, NULL, 0},
     {"thunkd_model_default", "gauge", "1 for the version that requests without one get.", per_model, m_default, 0},
     {"thunkd_model_pinned", "gauge", "1 when the version is never evicted.", per_model, m_pinned, 0},

@@ -8,6 +8,7 @@
 
 #include "contract/day.h"
 #include "daemon/log.h"
+#include "daemon/verifier.h"
 
 /* The threads of the device, the store and the user's libraries take no signals. */
 static void hold_signals(sigset_t *old) {
@@ -106,6 +107,12 @@ static td_status_t open_device(td_service_t *v, const td_config_t *c, td_err_t *
     return td_device_open(spec, td_alloc_default(), &v->device, err);
 }
 
+static td_status_t start_verifier(td_service_t *v, const td_config_t *c, td_err_t *err) {
+    td_verifier_opts_t o = {.store = v->store, .memory = v->memory, .stats = v->stats, .device = v->device,
+                            .device_spec = c->device, .share = c->verify_sample};
+    return td_verifier_create(&o, &v->verifier, err);
+}
+
 td_status_t td_models_open(td_models_t *m, const td_config_t *c, td_err_t *err) {
     td_service_t *v = m->service;
     sigset_t old;
@@ -116,18 +123,22 @@ td_status_t td_models_open(td_models_t *m, const td_config_t *c, td_err_t *err) 
     if (s == TD_OK) {
         v->device->ffi = v->ffi;
         v->ward.device = v->device;
+        const char *choice = td_cuda_device_choice(v->device);
+        if (*choice) td_log("device %s: %s", c->device, choice);
         s = open_store(m, c, err);
     }
     v->ward.store = v->store;
     uint64_t aside = 0;
     if (s == TD_OK) s = request_bytes(c, &aside, err);
     if (s == TD_OK) s = td_memory_create(td_store_budget(v->store), aside, &v->memory, err);
+    if (s == TD_OK && c->verify_sample > 0) s = start_verifier(v, c, err);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return s;
 }
 
 void td_models_close(td_models_t *m) {
     td_service_t *v = m->service;
+    td_verifier_destroy(v->verifier);
     td_memory_destroy(v->memory);
     td_store_close(v->store);
     td_device_destroy(v->device);

@@ -35,6 +35,10 @@ td_status_t td_names_find(const td_rows_t *rows, const td_names_t *n, const td_m
     return td_fail(err, TD_NOTFOUND, "no model '%s'%s%s", n->v[0], n->v[1][0] ? " of version " : "", n->v[1]);
 }
 
+td_grpc_code_t td_service_failure_code(td_service_t *s, td_status_t status) {
+    return status != TD_OK && td_ward_suspect(&s->ward) ? TD_GRPC_UNAVAILABLE : td_grpc_code(status);
+}
+
 td_grpc_code_t td_service_want_code(td_service_t *s, const char *model, const char *version, td_status_t status) {
     switch (status) {
     case TD_USAGE: /* of a sequence */

@@ -29,6 +29,7 @@ typedef struct td_service {
     td_stats_t *stats;
     td_device_t *device;
     td_ward_t ward; /* of the device */
+    struct td_verifier *verifier; /* NULL: no request is checked */
     td_ffi_registry_t *ffi; /* NULL without libraries */
     int32_t contract_day;   /* yyyymmdd */
     bool metrics;           /* answer GET /metrics */
@@ -44,6 +45,9 @@ typedef struct td_service {
 void td_service_call(td_service_t *s, td_call_t *call);
 /* Has the store looked at everything, and are we not stopping? */
 bool td_service_ready(const td_service_t *s);
+/* gRPC's code for work that has ended so. A device that has failed for good makes us end, and another process will
+ * serve: UNAVAILABLE then. Thread: any. */
+td_grpc_code_t td_service_failure_code(td_service_t *s, td_status_t status);
 /* gRPC's code for a want that failed: a model that is there but cannot be had is UNAVAILABLE. */
 td_grpc_code_t td_service_want_code(td_service_t *s, const char *model, const char *version, td_status_t status);
 

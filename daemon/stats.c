@@ -92,6 +92,10 @@ void td_stats_infer(td_stats_t *s, const char *model, const char *version, int c
     observe(&e->run, run_ns);
 }
 
+td_stats_entry_t *td_stats_entry(td_stats_t *s, const char *model, const char *version) {
+    return find(s, model, version);
+}
+
 const td_stats_entry_t *td_stats_next(const td_stats_t *s, uint32_t *at) {
     if (!*at) return ++*at, &s->none;
     while (*at <= SLOTS) {

@@ -18,10 +18,16 @@ typedef struct td_stats_times {
     _Atomic(uint64_t) sum_ns;
 } td_stats_times_t;
 
+/* Why a request that verify_sample chose was not checked (daemon/verifier.h). */
+typedef enum td_stats_skip {
+    TD_SKIP_BUSY, TD_SKIP_MEMORY, TD_SKIP_STATE, TD_SKIP_RANDOM, TD_SKIP_HOST, TD_SKIP_GONE, TD_SKIP_YIELDED, TD_SKIPS
+} td_stats_skip_t;
+
 typedef struct td_stats_entry {
     const char *model, *version; /* "" and "": requests that came to no model */
     _Atomic(uint64_t) requests[TD_STATS_CODES];
     td_stats_times_t queue, run; /* of requests that ran */
+    _Atomic(uint64_t) checked, differed, skipped[TD_SKIPS]; /* by verify_sample; differed: of the checked ones */
 } td_stats_entry_t;
 
 td_status_t td_stats_create(td_stats_t **out, td_err_t *err);
@@ -32,6 +38,9 @@ void td_stats_destroy(td_stats_t *s); /* NULL is fine */
  * its run, run_ns: of the run; run_ns 0: it did not run. */
 void td_stats_infer(td_stats_t *s, const char *model, const char *version, int code, uint64_t queue_ns,
                     uint64_t run_ns);
+
+/* The entry of a resident, made if need be; for verify_sample's counters. */
+td_stats_entry_t *td_stats_entry(td_stats_t *s, const char *model, const char *version);
 
 /* The entries, in no order. NULL behind the last one. */
 const td_stats_entry_t *td_stats_next(const td_stats_t *s, uint32_t *at); /* *at begins with 0 */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/program_in.h"
+#include "runtime/tolerance.h"
 
 /* What belongs together: a thunk of the module, and of both programs. By number. */
 typedef struct row {
@@ -13,8 +14,7 @@ typedef struct row {
     const struct row *parent;
     uint32_t seq, at;   /* place in the parent */
     bool begins, ends;  /* of a group of kernels that one device runs as one; else both */
-    td_type_t narrow;   /* of its floats; TD_TYPE_INVALID: none */
-    bool multiplies;
+    td_tolerance_t tolerance;
 } row_t;
 
 typedef struct td_lockstep {
@@ -31,38 +31,9 @@ typedef struct td_lockstep {
 
 static const char *const roles[] = {"reference", "device"};
 
-/* ---- what a thunk may be off by ---- */
-static void see_type(row_t *r, td_type_t t) {
-    if (td_type_is_complex(t)) t = t == TD_C64 ? TD_F32 : TD_F64;
-    if (!td_type_is_float(t)) return;
-    if (!r->narrow || td_compare_tolerance(t) > td_compare_tolerance(r->narrow)) r->narrow = t;
-}
-static void see_shape(row_t *r, const td_shape_t *s) {
-    if (s->type == TD_TUPLE)
-        for (uint32_t i = 0; i < s->rank; i++) see_shape(r, s->elements[i]);
-    else see_type(r, s->type);
-}
-static void see_instr(row_t *r, const td_hlo_instr_t *in, unsigned depth) {
-    see_shape(r, in->shape);
-    for (uint32_t i = 0; i < in->n_operands; i++) see_shape(r, in->operands[i]->shape);
-    r->multiplies |= in->dot || in->opcode == TD_HLO_CONVOLUTION || in->opcode == TD_HLO_CUSTOM_CALL;
-    for (uint32_t c = 0; c < in->n_called && depth < 8; c++)
-        for (uint32_t i = 0; i < in->called[c]->n_instrs; i++) see_instr(r, in->called[c]->instrs[i], depth + 1);
-}
-static void see(row_t *r, const td_hlo_module_t *hlo) {
-    const td_thunk_t *t = r->thunk;
-    const td_hlo_instr_t *in = t->instr ? t->instr : td_hlo_find(hlo, t->annotation, strlen(t->annotation));
-    for (uint32_t i = 0; i < t->n_args; i++)
-        if (t->args[i].shape) see_shape(r, t->args[i].shape);
-    if (in) see_instr(r, in, 0);
-    r->multiplies |= t->kind->lower && t->kind->lower != td_kernel_thunk_lower;
-}
 static double tolerance_of(const td_lockstep_t *l, const row_t *r, td_type_t t) {
-    if (!td_type_is_float(t) && !td_type_is_complex(t)) return 0;
-    if (l->o->tolerance >= 0) return l->o->tolerance;
-    double own = td_compare_tolerance(t), most = r->narrow ? td_compare_tolerance(r->narrow) : 0;
-    if (r->multiplies && td_type_bits(t) <= (td_type_is_complex(t) ? 64u : 32u) && most < 1.0 / 256) most = 1.0 / 256;
-    return own > most ? own : most;
+    bool number = td_type_is_float(t) || td_type_is_complex(t);
+    return number && l->o->tolerance >= 0 ? l->o->tolerance : td_tolerance_of(&r->tolerance, t);
 }
 
 /* ---- names ---- */
@@ -228,8 +199,8 @@ static td_status_t pair(td_lockstep_t *l, const row_t *parent, uint32_t k, const
             y->n_args != t->n_args || x->number != y->number)
             return td_fail(err, TD_INTERNAL, "the two programs differ in %s", t->annotation);
         row_t *r = &l->rows[x->number];
-        *r = (row_t){t, x, y, parent, k, i, !x->skip && !y->skip, !next, TD_TYPE_INVALID, false};
-        see(r, l->m->hlo);
+        *r = (row_t){t, x, y, parent, k, i, !x->skip && !y->skip, !next, {0}};
+        td_tolerance_see(&r->tolerance, l->m->hlo, t);
         for (uint32_t s = 0; s < t->n_seqs && !st; s++) st = pair(l, r, s, &t->seqs[s], &x->seqs[s], &y->seqs[s], err);
     }
     return st;

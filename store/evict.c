@@ -162,9 +162,14 @@ td_status_t td_admit(td_store_t *s, const td_load_order_t *o, const uint64_t nee
     snprintf(what, sizeof what, "%s/%s", o->model, o->version);
     pthread_mutex_lock(&s->admission);
     td_status_t st;
+    bool asked = false;
     for (;;) { /* what others take or give meanwhile makes another round, and each round ends models */
         uint32_t gone = 0;
         st = td_budget_reserve(s->budget, need, what, out, err);
+        if (st == TD_LIMIT && !asked) {
+            asked = true;
+            if (td_reference_give_way(s)) continue;
+        }
         if (st != TD_LIMIT || !o->may_evict) break;
         td_err_t e = {0};
         if ((evict(s, o, need, &gone, &e)) != TD_OK || !gone) break;

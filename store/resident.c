@@ -8,7 +8,7 @@
 
 static td_status_t open_accounts(td_store_t *s, const td_load_order_t *o, td_resident_t *r, td_err_t *err) {
     char owner[300];
-    uint32_t device = td_budget_domains(s->budget) - 1;
+    uint32_t device = td_store_device_domain(s);
     snprintf(owner, sizeof owner, "%s/%s", o->model, o->version);
     td_status_t st = td_account_open(s->budget, 0, TD_CHARGE_PROGRAMS, owner, &r->programs, err);
     if (st == TD_OK) st = td_account_open(s->budget, device, TD_CHARGE_BINDINGS, owner, &r->bindings, err);

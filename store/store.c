@@ -67,6 +67,8 @@ td_status_t td_store_open(const td_store_opts_t *opts, td_store_t **out, td_err_
     pthread_mutex_init(&s->admission, NULL);
     pthread_cond_init(&s->work, NULL);
     pthread_cond_init(&s->quiet, NULL);
+    pthread_mutex_init(&s->reference_lock, NULL);
+    pthread_cond_init(&s->reference_free, NULL);
     td_status_t st = open_in(s, err);
     if (st == TD_OK) *out = s;
     else td_store_close(s);
@@ -125,6 +127,8 @@ void td_store_close(td_store_t *s) {
     pthread_mutex_destroy(&s->admission);
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->quiet);
+    pthread_mutex_destroy(&s->reference_lock);
+    pthread_cond_destroy(&s->reference_free);
     alloc->put(alloc->ctx, s, sizeof *s);
 }
 

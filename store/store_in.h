@@ -22,6 +22,7 @@
 
 typedef struct td_version td_version_t;
 typedef struct td_named td_named_t;
+typedef struct td_reference td_reference_t;
 
 /* ---- residents: resident.c, bucket.c, run.c ---- */
 
@@ -250,9 +251,15 @@ struct td_store {
     int last_watch;
     bool closing, scan_wanted, scanning, looked, has_keeper; /* looked: at least once */
     td_command_t *commands; /* not begun */
+    pthread_mutex_t reference_lock; /* over the next; taken alone, or after admission */
+    td_reference_t *reference;      /* reference.c; NULL: none */
+    pthread_cond_t reference_free;
     _Atomic(bool) started;
     td_store_stats_t stats;
 };
+
+/* The domain of the device's memory. */
+static inline uint32_t td_store_device_domain(const td_store_t *s) { return s->opts.device->host_memory ? 0 : 1; }
 
 static inline uint64_t td_store_now(const td_store_t *s) { return td_now_ns(s->clock); }
 
@@ -288,6 +295,10 @@ void td_store_event(td_store_t *s, td_store_event_kind_t kind, const char *model
 /* evict.c: makes room for need[] and reserves it. No lock held. */
 td_status_t td_admit(td_store_t *s, const td_load_order_t *o, const uint64_t need[TD_BUDGET_DOMAINS],
                      td_reservation_t *out, td_err_t *err);
+
+/* reference.c: what a check holds goes, so that loads have its memory. False: there was none, or not in time. No lock
+ * held but admission. */
+bool td_reference_give_way(td_store_t *s);
 
 /* keeper.c, scan.c */
 td_status_t td_keeper_start(td_store_t *s, td_err_t *err);

@@ -267,7 +267,7 @@ static void need_apart(const td_survey_t *v, bool trust_shared, uint64_t *host, 
 }
 
 void td_survey_need(const td_store_t *s, const td_survey_t *v, bool trust_shared, uint64_t need[TD_BUDGET_DOMAINS]) {
-    uint32_t device = td_budget_domains(s->budget) - 1;
+    uint32_t device = td_store_device_domain(s);
     memset(need, 0, TD_BUDGET_DOMAINS * sizeof *need);
     if (device) need_apart(v, trust_shared, &need[0], &need[device]);
     else need_in_place(v, trust_shared, &need[0]);

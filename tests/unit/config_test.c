@@ -9,8 +9,9 @@
 
 static const char *const keys[] = {
     "socket", "socket_mode", "admin_socket", "admin_socket_mode", "metrics", "store", "  path", "  budget", "    host",
-    "    device", "  load_threads", "  rescan_ms", "  load", "device", "cuda", "  graphs", "threads", "queue_depth", "max_message_bytes",
-    "max_concurrent_streams", "slow_run_ms", "drain_timeout_ms", "contract_date", "enforce", "ffi_libraries"};
+    "    device", "    requests", "  load_threads", "  rescan_ms", "  load", "device", "cuda", "  graphs", "threads",
+    "queue_depth", "max_message_bytes", "max_concurrent_streams", "slow_run_ms", "verify_sample", "drain_timeout_ms",
+    "contract_date", "enforce", "ffi_libraries"};
 #define N_KEYS (sizeof keys / sizeof *keys)
 
 /* On success the caller frees *c. The file's name, for messages, is in path. */
@@ -50,6 +51,7 @@ START_TEST(shipped_file) {
     ck_assert_uint_eq(a.max_message_bytes, b.max_message_bytes);
     ck_assert_uint_eq(a.max_concurrent_streams, b.max_concurrent_streams);
     ck_assert_uint_eq(a.slow_run_ms, b.slow_run_ms);
+    ck_assert(a.verify_sample == 0 && b.verify_sample == 0);
     ck_assert_uint_eq(a.drain_timeout_ms, b.drain_timeout_ms);
     ck_assert_uint_eq(a.contract_date, b.contract_date);
     ck_assert_uint_eq(a.enforce_strict, b.enforce_strict);

@@ -25,6 +25,8 @@ static void setup(void) {
     td_stats_infer(stats, "mlp", "2", 4, 9, 0);
     td_stats_infer(stats, "mlp", "2", 99, 9, 0);
     td_stats_infer(stats, NULL, NULL, 5, 0, 0);
+    td_stats_entry(stats, "mlp", "2")->checked = 9;
+    td_stats_entry(stats, "mlp", "2")->skipped[TD_SKIP_MEMORY] = 4;
     td_metrics_t m = {.version = "1.2", .started_s = 1700000000, .ready = true, .slow_runs = 3, .models = models, .n_models = 2,
                       .n_domains = 2, .n_accounts = 2, .accounts = accounts, .requests = stats};
     m.store = (td_store_stats_t){.loads = 4, .load_ns = 2500000000u};
@@ -58,6 +60,9 @@ START_TEST(values) {
         "thunkd_start_time_seconds 1700000000",
         "thunkd_ready 1",
         "thunkd_slow_runs_total 3",
+        "thunkd_verify_checked_total{model=\"mlp\",version=\"2\"} 9",
+        "thunkd_verify_differed_total{model=\"mlp\",version=\"2\"} 0",
+        "thunkd_verify_skipped_total{model=\"mlp\",version=\"2\",reason=\"memory\"} 4",
         "thunkd_requests_total{model=\"mlp\",version=\"2\",code=\"OK\"} 3",
         "thunkd_requests_total{model=\"mlp\",version=\"2\",code=\"DEADLINE_EXCEEDED\"} 1",
         "thunkd_requests_total{model=\"mlp\",version=\"2\",code=\"UNKNOWN\"} 1",
