@@ -9,12 +9,15 @@
 
 #define MAX_CONNS 1024
 #define READ_BYTES (256u << 10)
+/* How long a drained connection waits for the other side's end. */
+#define LINGER_MS 500
 
 static uint8_t read_buf[READ_BYTES]; /* one loop, one read at a time */
 
 static void check_drained(td_server_t *s) {
     if (!s->draining || s->told || s->conns) return;
     s->told = true;
+    if (s->has_linger) uv_close((uv_handle_t *)&s->linger, NULL);
     s->opts.on_drained(s->opts.ctx);
 }
 
@@ -38,6 +41,24 @@ static void conn_close(td_conn_t *c) {
     c->closing = true;
     for (td_call_t *x = c->calls; x; x = x->next) td_call_gone(x);
     uv_close((uv_handle_t *)&c->pipe, on_conn_closed);
+}
+
+static void on_lingered(uv_timer_t *t) {
+    td_server_t *s = t->data;
+    for (td_conn_t *c = s->conns; c; c = c->next)
+        if (c->lingering) conn_close(c);
+}
+
+/* A Unix socket that is closed with something unread resets the other side, which may then not read the last answers. */
+static void conn_end(td_conn_t *c) {
+    td_server_t *s = c->server;
+    uv_os_fd_t fd;
+    if (!s->draining || !s->has_linger || uv_fileno((uv_handle_t *)&c->pipe, &fd) || shutdown(fd, SHUT_WR)) {
+        conn_close(c);
+        return;
+    }
+    c->lingering = true;
+    if (!uv_is_active((uv_handle_t *)&s->linger)) uv_timer_start(&s->linger, on_lingered, LINGER_MS, 0);
 }
 
 /* False: memory is gone. */
@@ -80,7 +101,7 @@ static void write_out(td_conn_t *c) {
 }
 
 void td_conn_flush(td_conn_t *c) {
-    if (c->closing || c->writing) return;
+    if (c->closing || c->writing || c->lingering) return;
     c->in_callback = true; /* sending may close streams, and those may fail others */
     ssize_t n = 0;
     const uint8_t *p;
@@ -89,11 +110,9 @@ void td_conn_flush(td_conn_t *c) {
         td_pb_raw(&c->out, p, (size_t)n);
     c->in_callback = false;
     bool over = !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session);
-    if (n < 0 || c->out.failed || (over && !c->out.size)) {
-        conn_close(c);
-        return;
-    }
-    if (c->out.size) write_out(c);
+    if (n < 0 || c->out.failed) conn_close(c);
+    else if (c->out.size) write_out(c);
+    else if (over) conn_end(c);
 }
 
 static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *out) {
@@ -147,10 +166,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     td_conn_t *c = stream->data;
     const uint8_t *data = (const uint8_t *)buf->base;
     if (n == 0 || c->closing) return;
-    if (n < 0) {
-        conn_close(c);
-        return;
-    }
+    if (n < 0) conn_close(c);
+    if (n < 0 || c->lingering) return;
     uint32_t held = c->n_first;
     if (!c->session && !c->http) {
         if (!tell_protocol(c, data, (size_t)n)) return;
@@ -215,6 +232,8 @@ void td_server_drain(td_server_t *s) {
     if (s->draining) return;
     s->draining = true;
     uv_close((uv_handle_t *)&s->listener, NULL);
+    s->has_linger = !uv_timer_init(s->opts.loop, &s->linger);
+    s->linger.data = s;
     for (td_conn_t *c = s->conns, *next; c; c = next) {
         next = c->next;
         if (c->closing) continue;

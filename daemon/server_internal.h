@@ -28,6 +28,7 @@ struct td_conn {
     uv_write_t write;
     td_pb_t out; /* what the write in flight sends; beyond TD_SERVER_OUT it is charged */
     bool writing, in_callback, closing;
+    bool lingering; /* all is said; what still comes is thrown away until the other side closes */
     bool last; /* HTTP/1.1: close after the write */
 };
 
@@ -53,7 +54,8 @@ struct td_server {
     td_conn_t *conns;
     uint32_t n_conns;
     uint64_t unfinished_bytes; /* announced by requests that have not come whole */
-    bool draining, told;
+    uv_timer_t linger;
+    bool draining, told, has_linger;
 };
 
 /* call.c: the session's callbacks. NULL when memory is gone. */
