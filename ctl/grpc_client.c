@@ -200,7 +200,8 @@ static td_status_t verdict(const call_t *c, td_err_t *err) {
     if (c->reply->body.failed) return td_fail(err, TD_NOMEM, "out of memory");
     if (c->reply->code >= 0) return TD_OK;
     if (c->http_status && c->http_status != 200) return td_fail(err, TD_MALFORMED, "HTTP status %d", c->http_status);
-    return td_fail(err, TD_MALFORMED, "the stream ended without a gRPC status (%s)", nghttp2_http2_strerror(c->h2_error));
+    return td_fail(err, TD_MALFORMED, "the stream ended without a gRPC status (%s)",
+                   nghttp2_http2_strerror(c->h2_error));
 }
 
 td_status_t grpc_call(const char *socket_path, const char *rpc_path, td_span_t message, int timeout_ms,

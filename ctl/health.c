@@ -48,7 +48,8 @@ int ctl_health(int argc, char **argv) {
     grpc_reply_t r = {0};
     td_span_t msg;
     td_err_t err = {0};
-    td_status_t s = oip_call(a.socket, "/grpc.health.v1.Health/Check", (td_span_t){q.data, q.size}, a.timeout_ms, &r, &msg, &err);
+    td_status_t s = oip_call(a.socket, "/grpc.health.v1.Health/Check", (td_span_t){q.data, q.size}, a.timeout_ms, &r,
+                             &msg, &err);
     uint64_t status = 0;
     td_wire_field_t f;
     bool bad = false;

@@ -107,7 +107,8 @@ static td_status_t bind_raw(infer_t *x, const infer_args_t *a, oip_tensor_t *t, 
         t->data = x->raw[i].data;
         t->bytes = x->raw[i].size;
         if (oip_bytes(t, &want) && want != t->bytes)
-            return td_fail(err, TD_MISMATCH, "input %s: %s has %" PRIu64 " bytes, %s of this shape takes %" PRIu64, t->name,
+            return td_fail(err, TD_MISMATCH, "input %s: %s has %" PRIu64 " bytes, %s of this shape takes %" PRIu64,
+                           t->name,
                            a->raw[i] + n + 1, t->bytes, t->datatype, want);
         return TD_OK;
     }

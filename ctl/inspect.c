@@ -84,7 +84,8 @@ static void print_container(const td_artifact_t *a) {
     for (uint32_t i = 0; i < a->n_forms; i++) printf("%s%s", i ? " > " : "", td_form_name(a->forms[i]));
     for (int i = 0; i < 2; i++)
         if (a->compression[i]) printf("%s%c", i && a->compression[0] ? "" : ", compression ", a->compression[i]);
-    printf("\nsize        %" PRIu64 " bytes, %" PRIu32 " payloads of %" PRIu64 " bytes\n", a->input_bytes, a->n_payloads,
+    printf("\nsize        %" PRIu64 " bytes, %" PRIu32 " payloads of %" PRIu64 " bytes\n", a->input_bytes,
+           a->n_payloads,
            payload_bytes(a));
     print_release(a);
     if (a->pjrt_client_name && *a->pjrt_client_name) printf("client      %s\n", a->pjrt_client_name);

@@ -31,7 +31,8 @@ static const ctl_verb_t verbs[] = {
 
 static void usage(FILE *f) {
     fputs("Usage: thunkctl VERB [OPTION...]\n\nVerbs:\n", f);
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) fprintf(f, "  %-9s %s\n", verbs[i].name, verbs[i].summary);
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) fprintf(f, "  %-9s %s\n", verbs[i].name,
+                                                                      verbs[i].summary);
     fputs("\n`thunkctl VERB --help' tells a verb's options.\n"
           "Exit codes: 0 done, 1 failed or refused, 2 usage, unreadable input or no daemon.\n",
           f);

@@ -77,7 +77,8 @@ static td_status_t write_outputs(const ctl_program_t *r, const char *path, td_er
         const td_shape_t *sh = td_program_output(r->program, i)->shape;
         const char *dtype = td_st_dtype(sh->type);
         snprintf(names[i], sizeof names[i], "%u", i);
-        if (!dtype) s = td_fail(err, TD_UNSUPPORTED, "output %u: safetensors cannot hold %s", i, td_type_name(sh->type));
+        if (!dtype) s = td_fail(err, TD_UNSUPPORTED, "output %u: safetensors cannot hold %s", i,
+                                td_type_name(sh->type));
         t[i] = (td_st_tensor_t){names[i], dtype, sh->rank, sh->dims, r->outputs[i], td_io_host_bytes(sh)};
     }
     if (s == TD_OK) s = td_st_write(path, t, n, err);

@@ -54,7 +54,8 @@ td_status_t td_memory_create(td_budget_t *budget, uint64_t aside, td_memory_t **
     }
     bool room = td_charge_take(td_account_charge(m->aside), TD_LIMIT_SMALL_BUFFERS_BYTES);
     m->room = room ? TD_LIMIT_SMALL_BUFFERS_BYTES : 0;
-    while (aside && td_budget_reserve(budget, (uint64_t[TD_BUDGET_DOMAINS]){aside}, "requests", &m->reserved, NULL) != TD_OK)
+    while (aside && td_budget_reserve(budget, (uint64_t[TD_BUDGET_DOMAINS]){aside}, "requests", &m->reserved,
+                                      NULL) != TD_OK)
         aside /= 2;
     td_draw_init(&m->draw, m->account, m->reserved.budget ? &m->reserved : NULL);
     *out = m;

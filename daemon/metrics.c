@@ -287,9 +287,11 @@ static const family_t families[] = {
      "Unix time at which the artifact leaves the contract's window; 0: not known.", per_model, leaves, 0},
     {"thunkd_graph_replays_total", "counter", "Graphs of the device that the version's runs launched.", per_model,
      m_replays, 0},
-    {"thunkd_graph_captures_total", "counter", "Times that a part of the version was captured in a graph, or captured anew.", per_model,
+    {"thunkd_graph_captures_total", "counter",
+     "Times that a part of the version was captured in a graph, or captured anew.", per_model,
      m_captures, 0},
-    {"thunkd_graph_refused_total", "counter", "Parts of the version that could not be captured in a graph; the log says why.", per_model,
+    {"thunkd_graph_refused_total", "counter",
+     "Parts of the version that could not be captured in a graph; the log says why.", per_model,
      m_refused, 0},
     {"thunkd_store_loads_total", "counter", "Successful loads.", of_store, s_loads, 0},
     {"thunkd_store_failed_loads_total", "counter", "Loads that failed.", of_store, s_failed, 0},
@@ -314,7 +316,8 @@ static const family_t families[] = {
     {"thunkd_process_file_bytes", "gauge", "Of the resident memory, pages of files and shared memory.", of_process,
      p_shared, 0},
     {"thunkd_heap_allocated_bytes", "gauge", "Live blocks of the allocator.", of_process, p_allocated, 0},
-    {"thunkd_heap_resident_bytes", "gauge", "Memory that the allocator has from the system, at most.", of_process, p_heap, 0},
+    {"thunkd_heap_resident_bytes", "gauge", "Memory that the allocator has from the system, at most.", of_process,
+     p_heap, 0},
     {"thunkd_heap_metadata_bytes", "gauge", "Memory that the allocator needs for itself.", of_process, p_metadata, 0},
 };
 

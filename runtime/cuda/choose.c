@@ -28,8 +28,10 @@ static td_status_t look(td_cuda_device_t *d, int ordinal, candidate_t *c, td_err
         (st = TD_CU(d, what, err, cuDeviceGetName, c->name, (int)sizeof c->name, c->handle)) ||
         (st = TD_CU(d, what, err, cuDeviceGetUuid_v2, &u, c->handle)) ||
         (st = TD_CU(d, what, err, cuDeviceTotalMem_v2, &total, c->handle)) ||
-        (st = TD_CU(d, what, err, cuDeviceGetAttribute, &c->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->handle)) ||
-        (st = TD_CU(d, what, err, cuDeviceGetAttribute, &c->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, c->handle)) ||
+        (st = TD_CU(d, what, err, cuDeviceGetAttribute, &c->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                    c->handle)) ||
+        (st = TD_CU(d, what, err, cuDeviceGetAttribute, &c->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                    c->handle)) ||
         (st = TD_CU(d, what, err, cuDeviceGetAttribute, &c->mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, c->handle)))
         return st;
     c->name[sizeof c->name - 1] = 0;
@@ -81,7 +83,8 @@ static void take(td_cuda_device_t *d, int ordinal, const candidate_t *c, const c
     d->base.memory_bytes = c->total_bytes;
     d->major = c->major, d->minor = c->minor;
     memcpy(d->name, c->name, sizeof d->name);
-    snprintf(d->choice, sizeof d->choice, "cuda:%d, %s, compute capability %d.%d, %llu MiB, %s-%s: %s", ordinal, c->name,
+    snprintf(d->choice, sizeof d->choice, "cuda:%d, %s, compute capability %d.%d, %llu MiB, %s-%s: %s", ordinal,
+             c->name,
              c->major, c->minor, (unsigned long long)(c->total_bytes >> 20), is_mig(c) ? "MIG" : "GPU", c->uuid, why);
 }
 

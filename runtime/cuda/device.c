@@ -82,10 +82,12 @@ static td_status_t event_record(td_stream_t *s, td_event_t *e, td_err_t *err) {
 static td_status_t stream_wait(td_stream_t *s, td_event_t *e, td_err_t *err) {
     td_status_t st = td_cuda_enter(e->device, err);
     if (st) return st;
-    return TD_CU(e->device, "event", err, cuStreamWaitEvent, ((td_cuda_stream_t *)s)->handle, e->handle, CU_EVENT_WAIT_DEFAULT);
+    return TD_CU(e->device, "event", err, cuStreamWaitEvent, ((td_cuda_stream_t *)s)->handle, e->handle,
+                 CU_EVENT_WAIT_DEFAULT);
 }
 
-static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *k, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     td_status_t st = td_cuda_enter(td_cuda_of(s), err);
     return st ? st : k->launch(s, k, bufs, n, scratch, err);
 }
@@ -133,7 +135,8 @@ typedef struct options {
 
 static td_status_t option(char *to, size_t room, const char *text, size_t n, td_err_t *err) {
     if (*to) return td_fail(err, TD_USAGE, "option '%.*s' of the CUDA device occurs twice", (int)n, text);
-    if (n >= room) return td_fail(err, TD_USAGE, "option '%.*s' of the CUDA device is longer than %zu bytes", (int)n, text, room - 1);
+    if (n >= room) return td_fail(err, TD_USAGE, "option '%.*s' of the CUDA device is longer than %zu bytes", (int)n,
+                                  text, room - 1);
     memcpy(to, text, n);
     to[n] = 0;
     return TD_OK;
@@ -151,7 +154,8 @@ static td_status_t parse(const char *text, options_t *o, td_err_t *err) {
         else if (n > 6 && !strncmp(p, "lanes=", 6)) st = option(o->lanes, LANES, p + 6, n - 6, err);
         else if (n > 3 && !strncmp(p, "cc=", 3)) st = option(o->capability, CAPABILITY, p + 3, n - 3, err);
         else if (n && p == text && !memchr(p, '=', n)) st = option(o->selector, SELECTOR, p, n, err);
-        else st = td_fail(err, TD_USAGE, "option '%.*s' of the CUDA device is none of: a number, a UUID or 'auto' (first), "
+        else st = td_fail(err, TD_USAGE,
+                          "option '%.*s' of the CUDA device is none of: a number, a UUID or 'auto' (first), "
                           "cc=MAJOR.MINOR (of that capability), graphs=auto|off, lanes=N (1 to %d), driver=FILE "
                           "(instead of libcuda.so.1)", (int)n, p, TD_LIMIT_LANES);
         if (st) return st;
@@ -159,7 +163,8 @@ static td_status_t parse(const char *text, options_t *o, td_err_t *err) {
     }
     if (*o->graphs && strcmp(o->graphs, "auto") && strcmp(o->graphs, "off"))
         return td_fail(err, TD_USAGE, "option 'graphs=%s' of the CUDA device is neither auto nor off", o->graphs);
-    if (*o->lanes && (strspn(o->lanes, "0123456789") != strlen(o->lanes) || !lanes_of(o) || lanes_of(o) > TD_LIMIT_LANES))
+    if (*o->lanes && (strspn(o->lanes, "0123456789") != strlen(o->lanes) || !lanes_of(o) ||
+                      lanes_of(o) > TD_LIMIT_LANES))
         return td_fail(err, TD_USAGE, "option 'lanes=%s' of the CUDA device is no number from 1 to %d", o->lanes,
                        TD_LIMIT_LANES);
     return TD_OK;
@@ -168,8 +173,10 @@ static td_status_t parse(const char *text, options_t *o, td_err_t *err) {
 static td_status_t attributes(td_cuda_device_t *d, td_err_t *err) {
     const struct { int attribute, *to; } v[] = {
         {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &d->threads_most},
-        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, &d->block_most[0]}, {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, &d->block_most[1]},
-        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, &d->block_most[2]}, {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, &d->grid_most[0]},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, &d->block_most[0]},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, &d->block_most[1]},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, &d->block_most[2]},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, &d->grid_most[0]},
         {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, &d->grid_most[1]}, {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &d->grid_most[2]},
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &d->shared_most},
     };

@@ -18,7 +18,8 @@ static td_status_t resolve(void *library, const char *path, td_cuda_t *out, td_e
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *p = dlsym(library, symbols[i].name);
         if (!p && symbols[i].needed)
-            return td_fail(err, TD_UNSUPPORTED, "the CUDA driver %s has no %s; a driver of CUDA %d.%d or newer does", path,
+            return td_fail(err, TD_UNSUPPORTED, "the CUDA driver %s has no %s; a driver of CUDA %d.%d or newer does",
+                           path,
                            symbols[i].name, TD_CUDA_DRIVER_LEAST / 1000, TD_CUDA_DRIVER_LEAST % 1000 / 10);
         memcpy((char *)out + symbols[i].at, &p, sizeof p);
     }
@@ -27,7 +28,8 @@ static td_status_t resolve(void *library, const char *path, td_cuda_t *out, td_e
 
 static td_status_t start(td_cuda_t *out, const char *path, td_err_t *err) {
     CUresult r = out->cuInit(0);
-    if (r == CUDA_ERROR_NO_DEVICE) return td_fail(err, TD_NOTFOUND, "the CUDA driver %s finds no GPU in this machine", path);
+    if (r == CUDA_ERROR_NO_DEVICE) return td_fail(err, TD_NOTFOUND, "the CUDA driver %s finds no GPU in this machine",
+                                                  path);
     if (r == CUDA_ERROR_STUB_LIBRARY)
         return td_fail(err, TD_NOTFOUND, "%s is a stub to link with, not a driver; install the NVIDIA driver", path);
     if (r) return td_cuda_fail(out, r, "cuInit", path, err);

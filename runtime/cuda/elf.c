@@ -22,7 +22,8 @@ typedef struct reader {
 
 static td_status_t at(const reader_t *r, const char *what, uint64_t offset, uint64_t size) {
     if (td_range_ok(offset, size, r->image.size)) return TD_OK;
-    return td_fail_at(r->err, TD_MALFORMED, offset, "%s at %llu of %llu bytes passes the end of the image, which has %zu",
+    return td_fail_at(r->err, TD_MALFORMED, offset,
+                      "%s at %llu of %llu bytes passes the end of the image, which has %zu",
                       what, (unsigned long long)offset, (unsigned long long)size, r->image.size);
 }
 
@@ -42,7 +43,8 @@ static const char *section_name(const reader_t *r, uint32_t i) { return string(r
 static td_status_t programs(const reader_t *r, const Elf64_Ehdr *h) {
     if (!h->e_phnum) return TD_OK;
     if (h->e_phentsize != sizeof(Elf64_Phdr))
-        return td_fail(r->err, TD_MALFORMED, "program headers of %u bytes, not %zu", h->e_phentsize, sizeof(Elf64_Phdr));
+        return td_fail(r->err, TD_MALFORMED, "program headers of %u bytes, not %zu", h->e_phentsize,
+                       sizeof(Elf64_Phdr));
     td_status_t st = at(r, "the program header table", h->e_phoff, (uint64_t)h->e_phnum * sizeof(Elf64_Phdr));
     for (uint32_t i = 0; i < h->e_phnum && !st; i++) {
         Elf64_Phdr p;
@@ -54,7 +56,8 @@ static td_status_t programs(const reader_t *r, const Elf64_Ehdr *h) {
 
 static td_status_t sections(reader_t *r, const Elf64_Ehdr *h) {
     if (h->e_shentsize != sizeof(Elf64_Shdr))
-        return td_fail(r->err, TD_MALFORMED, "section headers of %u bytes, not %zu", h->e_shentsize, sizeof(Elf64_Shdr));
+        return td_fail(r->err, TD_MALFORMED, "section headers of %u bytes, not %zu", h->e_shentsize,
+                       sizeof(Elf64_Shdr));
     td_status_t st = at(r, "the section header table", h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr));
     if (st) return st;
     if (h->e_shstrndx >= h->e_shnum)
@@ -69,7 +72,8 @@ static td_status_t sections(reader_t *r, const Elf64_Ehdr *h) {
             return td_prefix(r->err, st, "sections[%u]", i);
     r->names = content(r, &v[h->e_shstrndx]);
     for (uint32_t i = 0; i < r->n; i++)
-        if (!section_name(r, i)) return td_fail(r->err, TD_MALFORMED, "sections[%u]: its name passes the end of the names", i);
+        if (!section_name(r, i)) return td_fail(r->err, TD_MALFORMED,
+                                                "sections[%u]: its name passes the end of the names", i);
     return TD_OK;
 }
 
@@ -107,7 +111,8 @@ static td_status_t symbols(const reader_t *r, td_cubin_t *out) {
         td_span_t v = content(r, s);
         if (s->sh_type != SHT_SYMTAB) continue;
         if (s->sh_entsize != sizeof(Elf64_Sym) || v.size % sizeof(Elf64_Sym) || s->sh_link >= r->n)
-            return td_fail(r->err, TD_MALFORMED, "symbol table of %zu bytes, entries of %llu, names in section %u of %u",
+            return td_fail(r->err, TD_MALFORMED,
+                           "symbol table of %zu bytes, entries of %llu, names in section %u of %u",
                            v.size, (unsigned long long)s->sh_entsize, s->sh_link, r->n);
         td_span_t names = content(r, &r->sections[s->sh_link]);
         for (size_t k = 0; k < v.size / sizeof(Elf64_Sym); k++) {
@@ -116,9 +121,12 @@ static td_status_t symbols(const reader_t *r, td_cubin_t *out) {
             const char *name = y.st_name ? string(names, y.st_name) : "";
             if (!name) return td_fail(r->err, TD_MALFORMED, "symbols[%zu]: its name passes the end of the names", k);
             if (y.st_shndx < SHN_LORESERVE && y.st_shndx >= r->n)
-                return td_fail(r->err, TD_MALFORMED, "symbols[%zu] '%s' is in section %u of %u", k, name, y.st_shndx, r->n);
-            if (y.st_shndx != SHN_UNDEF && y.st_shndx < r->n && !td_range_ok(y.st_value, y.st_size, r->sections[y.st_shndx].sh_size))
-                return td_fail(r->err, TD_MALFORMED, "symbols[%zu] '%s': %llu bytes at %llu of a section of %llu", k, name,
+                return td_fail(r->err, TD_MALFORMED, "symbols[%zu] '%s' is in section %u of %u", k, name, y.st_shndx,
+                               r->n);
+            if (y.st_shndx != SHN_UNDEF && y.st_shndx < r->n && !td_range_ok(y.st_value, y.st_size,
+                                                                             r->sections[y.st_shndx].sh_size))
+                return td_fail(r->err, TD_MALFORMED, "symbols[%zu] '%s': %llu bytes at %llu of a section of %llu", k,
+                               name,
                                (unsigned long long)y.st_size, (unsigned long long)y.st_value,
                                (unsigned long long)r->sections[y.st_shndx].sh_size);
             if (is_state(r, &y, name)) out->state = true;
@@ -150,7 +158,8 @@ static td_status_t next(const reader_t *r, td_span_t s, size_t *p, record_t *out
     *p += 4;
     if (out->format == FMT_BYTES) {
         if (s.size - *p < out->value)
-            return td_fail(r->err, TD_MALFORMED, "attribute %#x has %u bytes, %zu are left", out->attribute, out->value, s.size - *p);
+            return td_fail(r->err, TD_MALFORMED, "attribute %#x has %u bytes, %zu are left", out->attribute, out->value,
+                           s.size - *p);
         *p += out->value;
     }
     *more = true;
@@ -193,7 +202,8 @@ static td_status_t info(const reader_t *r, td_span_t s, td_cubin_kernel_t *k) {
     if (block && !k->param_bytes) k->params_known = true; /* it has none */
     for (uint32_t i = 0; i < n && !st; i++)
         if (!v[i].size || (block && !td_range_ok(v[i].offset, v[i].size, k->param_bytes)))
-            st = td_fail(r->err, TD_MALFORMED, "parameter %u: %u bytes at %u of %u", i, v[i].size, v[i].offset, k->param_bytes);
+            st = td_fail(r->err, TD_MALFORMED, "parameter %u: %u bytes at %u of %u", i, v[i].size, v[i].offset,
+                         k->param_bytes);
     return st;
 }
 
@@ -227,14 +237,17 @@ static td_status_t read_elf(td_span_t image, td_arena_t *arena, td_cubin_t *out,
     reader_t r = {.image = image, .arena = arena, .err = err};
     Elf64_Ehdr h;
     td_status_t st;
-    if (image.size < sizeof h) return td_fail(err, TD_MALFORMED, "an ELF header of %zu bytes, not %zu", image.size, sizeof h);
+    if (image.size < sizeof h) return td_fail(err, TD_MALFORMED, "an ELF header of %zu bytes, not %zu", image.size,
+                                              sizeof h);
     memcpy(&h, image.data, sizeof h);
     if (h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB)
-        return td_fail(err, TD_UNSUPPORTED, "an ELF file of class %u, byte order %u: code for GPUs is 64-bit, little-endian",
+        return td_fail(err, TD_UNSUPPORTED,
+                       "an ELF file of class %u, byte order %u: code for GPUs is 64-bit, little-endian",
                        h.e_ident[EI_CLASS], h.e_ident[EI_DATA]);
     if (h.e_machine != MACHINE_CUDA)
         return td_fail(err, TD_UNSUPPORTED, "code for machine %u, not for NVIDIA GPUs (%d)", h.e_machine, MACHINE_CUDA);
-    if ((st = programs(&r, &h)) || (st = sections(&r, &h)) || (st = symbols(&r, out)) || (st = kernels(&r, out))) return st;
+    if ((st = programs(&r, &h)) || (st = sections(&r, &h)) || (st = symbols(&r, out)) ||
+        (st = kernels(&r, out))) return st;
     target(&r, &h, out);
     return TD_OK;
 }
@@ -270,7 +283,8 @@ td_status_t td_cubin_fits(const td_cubin_t *c, int major, int minor, td_err_t *e
     int want_major = (int)c->sm / 10, want_minor = (int)c->sm % 10;
     bool exact = c->feature == 'a';
     if (major == want_major && (exact ? minor == want_minor : minor >= want_minor)) return TD_OK;
-    return td_fail(err, TD_MISMATCH, "code for sm_%u%.*s, device of compute capability %d.%d: %s; export the model for this device",
+    return td_fail(err, TD_MISMATCH,
+                   "code for sm_%u%.*s, device of compute capability %d.%d: %s; export the model for this device",
                    c->sm, c->feature ? 1 : 0, &c->feature, major, minor,
                    exact ? "that feature set runs on that capability alone"
                          : "code runs on devices of its major capability, its minor one or a later");

@@ -38,7 +38,8 @@ typedef struct kernel {
 /* ---- launch ---- */
 static td_status_t encode(const kernel_t *k, const td_tma_t *m, void *address, CUtensorMap *out, td_err_t *err) {
     static const int types[] = {[1] = MAP_U8, [2] = MAP_U16, [4] = MAP_U32, [8] = MAP_U64};
-    return TD_CU(k->device, k->name, err, cuTensorMapEncodeTiled, out, types[m->element_bytes], m->rank, address, m->dims,
+    return TD_CU(k->device, k->name, err, cuTensorMapEncodeTiled, out, types[m->element_bytes], m->rank, address,
+                 m->dims,
                  m->strides, m->box, m->element_strides, m->interleave, m->swizzle, m->l2_promotion, m->oob_fill);
 }
 
@@ -49,13 +50,15 @@ static td_status_t start(td_stream_t *s, const kernel_t *k, void **params, td_er
         return TD_CU(d, k->name, err, cuLaunchKernel, k->function, k->grid[0], k->grid[1], k->grid[2], k->block[0],
                      k->block[1], k->block[2], k->shared_bytes, q, params, NULL);
     CUlaunchAttribute attributes[2] = {k->attributes[0], k->attributes[1]};
-    CUlaunchConfig c = {.gridDimX = k->grid[0], .gridDimY = k->grid[1], .gridDimZ = k->grid[2], .blockDimX = k->block[0],
+    CUlaunchConfig c = {.gridDimX = k->grid[0], .gridDimY = k->grid[1], .gridDimZ = k->grid[2],
+                        .blockDimX = k->block[0],
                         .blockDimY = k->block[1], .blockDimZ = k->block[2], .sharedMemBytes = k->shared_bytes,
                         .hStream = q, .attrs = attributes, .numAttrs = k->n_attributes};
     return TD_CU(d, k->name, err, cuLaunchKernelEx, &c, k->function, params, NULL);
 }
 
-static td_status_t launch(td_stream_t *s, const td_kernel_t *base, void *const *bufs, uint32_t n, void *scratch, td_err_t *err) {
+static td_status_t launch(td_stream_t *s, const td_kernel_t *base, void *const *bufs, uint32_t n, void *scratch,
+                          td_err_t *err) {
     const kernel_t *k = (const kernel_t *)base;
     CUtensorMap maps[TD_LIMIT_TMA_ARGS];
     void *params[TD_LIMIT_KERNEL_ARGS];
@@ -118,7 +121,8 @@ static td_status_t check_one(const td_launch_t *l, const kernel_t *k, uint32_t i
 }
 
 /* The driver reads as many bytes per parameter as the code says, whatever it is given. */
-static td_status_t check_parameters(const kernel_t *k, const td_launch_t *l, const td_cubin_kernel_t *c, td_err_t *err) {
+static td_status_t check_parameters(const kernel_t *k, const td_launch_t *l, const td_cubin_kernel_t *c,
+                                    td_err_t *err) {
     td_status_t st = TD_OK;
     uint32_t n = 0;
     if (c && c->params_known) {
@@ -142,16 +146,19 @@ static td_status_t dimensions(kernel_t *k, const td_launch_t *l, const td_cubin_
     for (int i = 0; i < 3; i++) {
         if (!l->grid[i] || !l->block[i]) return td_fail(err, TD_MALFORMED, "the thunk has no launch dimensions");
         if (l->grid[i] > (uint32_t)d->grid_most[i] || l->block[i] > (uint32_t)d->block_most[i])
-            return td_fail(err, TD_MISMATCH, "%u blocks of %u threads along %c, %s allows %d of %d", l->grid[i], l->block[i],
+            return td_fail(err, TD_MISMATCH, "%u blocks of %u threads along %c, %s allows %d of %d", l->grid[i],
+                           l->block[i],
                            'x' + i, d->name, d->grid_most[i], d->block_most[i]);
         if (c && c->block[0] && c->block[i] != l->block[i])
-            return td_fail(err, TD_MISMATCH, "blocks of %ux%ux%u threads, the code was compiled for %ux%ux%u", l->block[0],
+            return td_fail(err, TD_MISMATCH, "blocks of %ux%ux%u threads, the code was compiled for %ux%ux%u",
+                           l->block[0],
                            l->block[1], l->block[2], c->block[0], c->block[1], c->block[2]);
         threads *= l->block[i]; /* the limits keep this below 2^64 */
         k->grid[i] = l->grid[i], k->block[i] = l->block[i];
     }
     if (threads > (uint64_t)d->threads_most)
-        return td_fail(err, TD_MISMATCH, "%llu threads per block, %s allows %d", (unsigned long long)threads, d->name, d->threads_most);
+        return td_fail(err, TD_MISMATCH, "%llu threads per block, %s allows %d", (unsigned long long)threads, d->name,
+                       d->threads_most);
     return TD_OK;
 }
 
@@ -162,14 +169,16 @@ static td_status_t attributes(kernel_t *k, const td_launch_t *l, td_err_t *err) 
     uint64_t blocks = 1;
     for (int i = 0; i < 3 && l->cluster[0]; i++) {
         if (!l->cluster[i] || l->grid[i] % l->cluster[i])
-            return td_fail(err, TD_MALFORMED, "%u blocks along %c in clusters of %u", l->grid[i], 'x' + i, l->cluster[i]);
+            return td_fail(err, TD_MALFORMED, "%u blocks along %c in clusters of %u", l->grid[i], 'x' + i,
+                           l->cluster[i]);
         if (blocks <= UINT32_MAX) blocks *= l->cluster[i];
     }
     if (blocks > 1 && !newer)
         return td_fail(err, TD_UNSUPPORTED, "clusters of %llu blocks take compute capability 9.0, %s has %d.%d",
                        (unsigned long long)blocks, d->name, d->major, d->minor);
     if (blocks > PORTABLE_CLUSTER)
-        return td_fail(err, TD_UNSUPPORTED, "clusters of %llu blocks, more than %d", (unsigned long long)blocks, PORTABLE_CLUSTER);
+        return td_fail(err, TD_UNSUPPORTED, "clusters of %llu blocks, more than %d", (unsigned long long)blocks,
+                       PORTABLE_CLUSTER);
     if (l->cluster[0] && newer) {
         CUlaunchAttribute *a = &k->attributes[k->n_attributes++];
         a->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
@@ -187,13 +196,15 @@ static td_status_t attributes(kernel_t *k, const td_launch_t *l, td_err_t *err) 
 static td_status_t shared_memory(kernel_t *k, const td_launch_t *l, td_err_t *err) {
     td_cuda_device_t *d = k->device;
     int fixed = 0, most = 0;
-    td_status_t st = TD_CU(d, k->name, err, cuFuncGetAttribute, &fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, k->function);
+    td_status_t st = TD_CU(d, k->name, err, cuFuncGetAttribute, &fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                           k->function);
     if (st) return st;
     if (fixed < 0 || (uint64_t)l->shared_bytes + (uint64_t)fixed > (uint64_t)d->shared_most)
         return td_fail(err, TD_MISMATCH, "%u bytes of dynamic and %d of static shared memory, %s has %d for a block",
                        l->shared_bytes, fixed, d->name, d->shared_most);
     k->shared_bytes = l->shared_bytes;
-    if ((st = TD_CU(d, k->name, err, cuFuncGetAttribute, &most, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, k->function)))
+    if ((st = TD_CU(d, k->name, err, cuFuncGetAttribute, &most, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    k->function)))
         return st;
     if (most >= 0 && (uint32_t)most >= l->shared_bytes) return TD_OK;
     return TD_CU(d, k->name, err, cuFuncSetAttribute, k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -205,7 +216,8 @@ static td_status_t zeroes(kernel_t *k, const td_kernel_desc_t *desc, td_arena_t 
     zero_t *v = TD_NEW_N(arena, zero_t, l->n_zeroed);
     if (!v) return td_arena_fail(arena, err);
     for (uint32_t i = 0; i < l->n_zeroed; i++) {
-        if (l->zeroed[i] >= desc->n_args) return td_fail(err, TD_INTERNAL, "zeroed argument %u of %u", l->zeroed[i], desc->n_args);
+        if (l->zeroed[i] >= desc->n_args) return td_fail(err, TD_INTERNAL, "zeroed argument %u of %u", l->zeroed[i],
+                                                         desc->n_args);
         v[i] = (zero_t){l->zeroed[i], desc->args[l->zeroed[i]].size};
     }
     k->zeroed = v, k->n_zeroed = l->n_zeroed;
@@ -243,7 +255,8 @@ td_status_t td_cuda_kernel_lower(td_device_t *dev, const td_kernel_desc_t *desc,
     td_status_t st = td_cuda_enter(d, err);
     if (st) return st;
     if (!desc->launch)
-        return td_fail(err, TD_MALFORMED, "kernel '%s': the thunk does not say what to launch", desc->name ? desc->name : "");
+        return td_fail(err, TD_MALFORMED, "kernel '%s': the thunk does not say what to launch",
+                       desc->name ? desc->name : "");
     if (desc->launch->kind == TD_IMAGE_SYMBOL) return td_cuda_symbol_lower(d, desc, arena, out, out_scratch, err);
     kernel_t *k = TD_NEW(arena, kernel_t);
     if (!k) return td_arena_fail(arena, err);

@@ -16,7 +16,8 @@ td_status_t td_cuda_custom_lower(td_cuda_device_t *d, const void *desc, td_arena
 td_status_t td_cuda_topk_lower(td_cuda_device_t *d, const void *desc, td_arena_t *arena, td_kernel_t **out,
                                uint64_t *out_scratch, td_err_t *err);
 /* topk.c: a kernel thunk whose code is linked into XLA: one of the runtime's own that does the same. */
-td_status_t td_cuda_symbol_lower(td_cuda_device_t *d, const td_kernel_desc_t *desc, td_arena_t *arena, td_kernel_t **out,
+td_status_t td_cuda_symbol_lower(td_cuda_device_t *d, const td_kernel_desc_t *desc, td_arena_t *arena,
+                                 td_kernel_t **out,
                                  uint64_t *out_scratch, td_err_t *err);
 
 #endif

@@ -97,7 +97,8 @@ static td_status_t add(td_cuda_device_t *d, const td_launch_t *l, const td_conte
     return TD_OK;
 }
 
-static td_cuda_module_t *find(td_cuda_device_t *d, const td_launch_t *l, const td_content_t *name, const void *program) {
+static td_cuda_module_t *find(td_cuda_device_t *d, const td_launch_t *l, const td_content_t *name,
+                              const void *program) {
     for (td_cuda_module_t *m = d->modules; m; m = m->next)
         if (m->kind == l->kind && td_content_equal(&m->content, name) && (!m->scope || m->scope == program)) return m;
     return NULL;

@@ -114,7 +114,8 @@ td_status_t td_cuda_pool_get(td_cuda_device_t *d, uint64_t bytes, void **out, td
     td_cuda_pool_t *p = d->pool;
     CUdeviceptr at = 0;
     if (!bytes) bytes = 1;
-    if (bytes > SIZE_MAX - UNIT) return td_fail(err, TD_NOMEM, "no %llu bytes of device memory", (unsigned long long)bytes);
+    if (bytes > SIZE_MAX - UNIT) return td_fail(err, TD_NOMEM, "no %llu bytes of device memory",
+                                                (unsigned long long)bytes);
     if (bytes < LARGE) {
         pthread_mutex_lock(&p->lock);
         td_status_t st = get_small(d, (uint32_t)((bytes + UNIT - 1) / UNIT), out, err);

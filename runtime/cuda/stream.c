@@ -52,7 +52,8 @@ td_status_t td_cuda_upload(td_stream_t *s, void *dst, const void *host, uint64_t
 
 td_status_t td_cuda_download(td_stream_t *s, void *host, const void *src, uint64_t bytes, td_err_t *err) {
     td_status_t st = td_cuda_enter(td_cuda_of(s), err);
-    return st ? st : td_cuda_stage_down(td_cuda_of(s), own(s)->stage, own(s)->handle, host, td_cuda_ptr(src), bytes, err);
+    return st ? st : td_cuda_stage_down(td_cuda_of(s), own(s)->stage, own(s)->handle, host, td_cuda_ptr(src), bytes,
+                                        err);
 }
 
 td_status_t td_cuda_copy(td_stream_t *s, void *dst, const void *src, uint64_t bytes, td_err_t *err) {
@@ -70,7 +71,8 @@ td_status_t td_cuda_memset32(td_stream_t *s, void *dst, uint32_t value, uint64_t
     td_status_t st = td_cuda_enter(d, err);
     if (st || !bytes) return st;
     if (at % 4 && value != (value & 0xff) * 0x01010101u)
-        return td_fail(err, TD_MALFORMED, "memset32 of %#x at %#llx, which is no multiple of 4", value, (unsigned long long)at);
+        return td_fail(err, TD_MALFORMED, "memset32 of %#x at %#llx, which is no multiple of 4", value,
+                       (unsigned long long)at);
     if (at % 4) return TD_CU(d, "fill", err, cuMemsetD8Async, at, (unsigned char)value, bytes, q);
     if (bytes / 4) st = TD_CU(d, "fill", err, cuMemsetD32Async, at, value, bytes / 4, q);
     for (uint64_t i = bytes & ~3ull; i < bytes && !st; i++)

@@ -49,12 +49,14 @@ static td_status_t tma_box(td_parse_t *c, const StreamExecutor__Gpu__TmaDescript
         if (p->box_dims[i] < 1 || p->box_dims[i] > 256)
             return TMA_FAIL("%u: box dimension %u is %d, not 1 to 256", m->arg, i, p->box_dims[i]);
         if (p->element_strides[i] < 1 || p->element_strides[i] > 8 || (!i && p->element_strides[i] != 1))
-            return TMA_FAIL("%u: element stride %u is %d, not 1 to 8, or not 1 at first", m->arg, i, p->element_strides[i]);
+            return TMA_FAIL("%u: element stride %u is %d, not 1 to 8, or not 1 at first", m->arg, i,
+                            p->element_strides[i]);
         m->box[i] = (uint32_t)p->box_dims[i];
         m->element_strides[i] = (uint32_t)p->element_strides[i];
     }
     uint32_t row = m->box[0] * m->element_bytes, widest = m->swizzle ? 16u << m->swizzle : 0;
-    if (!m->interleave && row % 16) return TMA_FAIL("%u: a row of the box has %u bytes, no multiple of 16", m->arg, row);
+    if (!m->interleave && row % 16) return TMA_FAIL("%u: a row of the box has %u bytes, no multiple of 16", m->arg,
+                                                    row);
     if (!m->interleave && widest && row > widest)
         return TMA_FAIL("%u: a row of the box has %u bytes, the swizzle takes %u", m->arg, row, widest);
     if (m->interleave == 2 && m->swizzle != 1) return TMA_FAIL("%u: interleaving 32 bytes needs that swizzle", m->arg);
@@ -71,7 +73,8 @@ static td_status_t tma_array(td_parse_t *c, const StreamExecutor__Gpu__TmaDescri
     for (uint32_t i = 0; i + 1 < m->rank; i++) {
         uint64_t s = (uint64_t)p->global_strides[i];
         if (p->global_strides[i] < 1 || s >= 1ull << 40 || s % unit || (i && s % m->strides[i - 1]))
-            return TMA_FAIL("%u: stride %u of %lld bytes, allowed are multiples of %llu and of the one before", m->arg, i,
+            return TMA_FAIL("%u: stride %u of %lld bytes, allowed are multiples of %llu and of the one before", m->arg,
+                            i,
                             (long long)p->global_strides[i], (unsigned long long)unit);
         m->strides[i] = s;
     }
@@ -95,7 +98,8 @@ static td_status_t tma_one(td_parse_t *c, const td_thunk_t *t, int64_t arg,
     m->element_bytes = (uint32_t)p->element_size;
     m->interleave = (int)p->interleave, m->swizzle = (int)p->swizzle;
     m->l2_promotion = (int)p->l2_promotion, m->oob_fill = (int)p->float_oob_fill;
-    if ((unsigned)m->interleave > 2 || (unsigned)m->swizzle > 3 || (unsigned)m->l2_promotion > 3 || (unsigned)m->oob_fill > 1)
+    if ((unsigned)m->interleave > 2 || (unsigned)m->swizzle > 3 || (unsigned)m->l2_promotion > 3 ||
+        (unsigned)m->oob_fill > 1)
         return TMA_FAIL("%u: interleave %d, swizzle %d, promotion %d or fill %d is unknown", m->arg, m->interleave,
                         m->swizzle, m->l2_promotion, m->oob_fill);
     if (m->interleave && m->rank < 3) return TMA_FAIL("%u: interleaving takes 3 dimensions, not %u", m->arg, m->rank);
@@ -103,7 +107,8 @@ static td_status_t tma_one(td_parse_t *c, const td_thunk_t *t, int64_t arg,
     return st ? st : tma_box(c, p, m);
 }
 
-static td_status_t tma(td_parse_t *c, const td_thunk_t *t, const StreamExecutor__Gpu__TmaMetadataProto *p, td_launch_t *l) {
+static td_status_t tma(td_parse_t *c, const td_thunk_t *t, const StreamExecutor__Gpu__TmaMetadataProto *p,
+                       td_launch_t *l) {
     size_t n = p ? p->n_arg_index_to_tma_info : 0;
     if (n > TD_LIMIT_TMA_ARGS)
         return td_fail(c->err, TD_LIMIT, "%zu tensor maps over the limit of %d", n, TD_LIMIT_TMA_ARGS);
@@ -136,7 +141,8 @@ static td_status_t packing(td_parse_t *c, const td_thunk_t *t, const StreamExecu
         const StreamExecutor__KernelArgPackingSpecProto *a = p->kernel_arguments[i];
         bool bytes = a->has_data && a->data.len;
         if (a->n_relocations > 1 || bytes == (a->n_relocations == 1))
-            return td_fail(c->err, TD_MALFORMED, "kernel_arguments[%zu]: %zu relocations and %zu bytes, not one of them", i,
+            return td_fail(c->err, TD_MALFORMED,
+                           "kernel_arguments[%zu]: %zu relocations and %zu bytes, not one of them", i,
                            a->n_relocations, bytes ? a->data.len : 0);
         v[i].arg = -1;
         if (bytes) {
@@ -144,9 +150,11 @@ static td_status_t packing(td_parse_t *c, const td_thunk_t *t, const StreamExecu
             continue;
         }
         if (a->relocations[0]->kind != 1)
-            return td_fail(c->err, TD_UNSUPPORTED, "kernel_arguments[%zu]: relocation of kind %d", i, (int)a->relocations[0]->kind);
+            return td_fail(c->err, TD_UNSUPPORTED, "kernel_arguments[%zu]: relocation of kind %d", i,
+                           (int)a->relocations[0]->kind);
         if (a->relocations[0]->argument_index < 0 || (uint32_t)a->relocations[0]->argument_index >= t->n_args)
-            return td_fail(c->err, TD_MALFORMED, "kernel_arguments[%zu]: argument %d of %u", i, a->relocations[0]->argument_index, t->n_args);
+            return td_fail(c->err, TD_MALFORMED, "kernel_arguments[%zu]: argument %d of %u", i,
+                           a->relocations[0]->argument_index, t->n_args);
         v[i].arg = a->relocations[0]->argument_index;
     }
     l->params = v;
@@ -178,7 +186,8 @@ static td_status_t globals(td_parse_t *c) {
     for (size_t i = 0; i < e->n_constants; i++) {
         const Xla__Gpu__GpuExecutableProto__ConstantInfoProto *p = e->constants[i];
         const td_literal_t *l = NULL; /* indices were checked with the buffers */
-        if (p->allocation_index >= 0 && p->allocation_index < c->m->n_allocations) l = c->m->buffers[p->allocation_index].literal;
+        if (p->allocation_index >= 0 &&
+            p->allocation_index < c->m->n_allocations) l = c->m->buffers[p->allocation_index].literal;
         if (!l && p->symbol_name) l = literal_of(c->m, p->symbol_name);
         if (!l || !p->symbol_name) continue;
         v[c->n_globals++] = (td_global_t){td_arena_strndup(c->arena, p->symbol_name, strlen(p->symbol_name)), l->bytes};
@@ -202,7 +211,8 @@ td_status_t td_launch_parse_kernel(td_parse_t *c, const struct Xla__Gpu__KernelT
     td_launch_t *l = NULL;
     td_status_t st = new_launch(c, k->kernel_name, &l);
     if (st || (st = dims(c, "blocks", d && d->block_counts ? d->block_counts->coordinates : NULL, l->grid)) ||
-        (st = dims(c, "threads", d && d->thread_counts_per_block ? d->thread_counts_per_block->coordinates : NULL, l->block)) ||
+        (st = dims(c, "threads", d && d->thread_counts_per_block ? d->thread_counts_per_block->coordinates : NULL,
+                   l->block)) ||
         (st = dims(c, "cluster", k->cluster_dim ? k->cluster_dim->coordinates : NULL, l->cluster)) ||
         (st = shared(c, k->shmem_bytes, l)) || (st = tma(c, t, k->tma_metadata, l)) || (st = packing(c, t, NULL, l)) ||
         (st = zeroed(c, t, k->n_zeroed_output_buffer_indices, k->zeroed_output_buffer_indices, l)) ||
@@ -220,11 +230,13 @@ td_status_t td_launch_parse_kernel(td_parse_t *c, const struct Xla__Gpu__KernelT
 static void image_of(const td_parse_t *c, const StreamExecutor__KernelLoaderSpecProto *s, td_launch_t *l) {
     switch (s->payload_case) {
     case STREAM_EXECUTOR__KERNEL_LOADER_SPEC_PROTO__PAYLOAD_PTX:
-        l->image = td_artifact_bytes(c->a, s->ptx->has_data_payload, s->ptx->data_payload, s->ptx->data.data, s->ptx->data.len);
+        l->image = td_artifact_bytes(c->a, s->ptx->has_data_payload, s->ptx->data_payload, s->ptx->data.data,
+                                     s->ptx->data.len);
         if (l->image.size) l->kind = TD_IMAGE_PTX;
         break;
     case STREAM_EXECUTOR__KERNEL_LOADER_SPEC_PROTO__PAYLOAD_CUBIN:
-        l->image = td_artifact_bytes(c->a, s->cubin->has_data_payload, s->cubin->data_payload, s->cubin->data.data, s->cubin->data.len);
+        l->image = td_artifact_bytes(c->a, s->cubin->has_data_payload, s->cubin->data_payload, s->cubin->data.data,
+                                     s->cubin->data.len);
         if (l->image.size) l->kind = TD_IMAGE_CUBIN;
         break;
     case STREAM_EXECUTOR__KERNEL_LOADER_SPEC_PROTO__PAYLOAD_IN_PROCESS_SYMBOL: l->kind = TD_IMAGE_SYMBOL; break;
@@ -246,7 +258,8 @@ td_status_t td_launch_parse_custom(td_parse_t *c, const struct Xla__Gpu__CustomK
         (st = zeroed(c, t, k->n_zeroed_output_buffer_indices, k->zeroed_output_buffer_indices, l)))
         return st;
     if (s && s->arity != (int32_t)l->n_params)
-        return td_fail(c->err, TD_MISMATCH, "the kernel takes %d parameters, the thunk makes %u", s->arity, l->n_params);
+        return td_fail(c->err, TD_MISMATCH, "the kernel takes %d parameters, the thunk makes %u", s->arity,
+                       l->n_params);
     l->pdl = k->use_pdl;
     if (s) image_of(c, s, l);
     t->launch = l;
