@@ -114,8 +114,9 @@ static void cancel_late(td_store_t *s, uint64_t now, uint64_t *next) {
 }
 
 static uint64_t look_after(td_store_t *s) {
-    uint64_t now = td_store_now(s), next = UINT64_MAX;
+    uint64_t next = UINT64_MAX;
     pthread_mutex_lock(&s->lock);
+    uint64_t now = td_store_now(s); /* with the lock: no use is later */
     unload_idle(s, now, &next);
     td_sequence_expire(s, now, &next);
     cancel_late(s, now, &next);

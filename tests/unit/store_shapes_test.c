@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shape buckets and sequences, on models of tests/data; expected values by hand. */
+#include <stdatomic.h>
+
 #include "tests/unit/store_fixture.h"
 
 /* rows: y = 2x + m, s = row sums of x*m. */
@@ -199,6 +201,35 @@ START_TEST(a_sequence_ends_when_nothing_comes) {
 }
 END_TEST
 
+typedef struct worker {
+    pthread_t thread;
+    td_store_t *store;
+    _Atomic(bool) stop;
+} worker_t;
+
+static void *rescan_main(void *arg) {
+    worker_t *w = arg;
+    while (!atomic_load(&w->stop)) td_store_rescan(w->store);
+    return NULL;
+}
+
+/* The keeper, always looking, must not take a sequence that has just been used for one that is idle for long. */
+START_TEST(a_sequence_in_use_does_not_expire) {
+    td_store_t *s = open_counter("counter", 60000, "");
+    td_err_t err = {0};
+    float out = 0;
+    worker_t w = {.store = s};
+    ck_assert_int_eq(pthread_create(&w.thread, NULL, rescan_main, &w), 0);
+    ck_assert_int_eq(step(s, "a", true, false, 0, &out, NULL, &err), TD_OK);
+    for (int i = 1; i <= 3000; i++) 
+        ck_assert_msg(step(s, "a", false, false, 1, &out, NULL, &err) == TD_OK, "%d: %s", i, err.text);
+    atomic_store(&w.stop, true);
+    pthread_join(w.thread, NULL);
+    ck_assert_float_eq(out, 30000);
+    td_store_close(s);
+}
+END_TEST
+
 START_TEST(a_sequence_keeps_its_version) {
     td_store_t *s = open_counter("counter", 60000, "");
     td_err_t err = {0};
@@ -217,11 +248,6 @@ START_TEST(a_sequence_keeps_its_version) {
     td_store_close(s);
 }
 END_TEST
-
-typedef struct worker {
-    pthread_t thread;
-    td_store_t *store;
-} worker_t;
 
 static void *add_one(void *arg) {
     worker_t *w = arg;
@@ -262,6 +288,7 @@ int main(void) {
     tcase_add_loop_test(c, state_stays_between_requests, 0, (int)(sizeof counters / sizeof *counters));
     tcase_add_test(c, a_request_that_did_not_run_ends_nothing);
     tcase_add_test(c, a_sequence_ends_when_nothing_comes);
+    tcase_add_test(c, a_sequence_in_use_does_not_expire);
     tcase_add_test(c, a_sequence_keeps_its_version);
     tcase_add_test(c, one_request_of_a_sequence_runs_at_a_time);
     suite_add_tcase(s, c);
