@@ -61,7 +61,7 @@ td_status_t td_store_open(const td_store_opts_t *opts, td_store_t **out, td_err_
     s->opts = *opts;
     s->opts.alloc = alloc;
     if (!s->opts.concurrency) s->opts.concurrency = 1;
-    s->clock = td_clock_system();
+    s->clock = opts->clock ? opts->clock : td_clock_system();
     s->wake_fd = s->watch_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->admission, NULL);

@@ -20,6 +20,7 @@
 #ifndef TD_STORE_STORE_H
 #define TD_STORE_STORE_H
 
+#include "base/clock.h"
 #include "contract/verdict.h"
 #include "store/budget.h"
 #include "store/model_yaml.h"
@@ -50,6 +51,7 @@ typedef struct td_store_opts {
     const char *dir;
     td_device_t *device;     /* must outlive the store */
     const td_alloc_t *alloc; /* NULL = the heap */
+    const td_clock_t *clock; /* NULL = the system's */
     uint32_t concurrency;    /* executions at the same time; 0 = 1 */
     const char *target;      /* name of the artifacts to prefer, without ".aot"; NULL: what fits the device best */
     td_contract_policy_t contract; /* day 0: no verdicts. Its device is not used */
