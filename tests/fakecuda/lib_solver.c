@@ -63,28 +63,6 @@ void sv_nan(int t, void *p, uint64_t n) {
         else ((float *)p)[i] = NAN;
 }
 
-/* The four functions of a family: the body is written once, with t. */
-#define FOUR(real, complex, args, call)                                       \
-    int cusolverDnS##real args {                                              \
-        FK_ENTER(cusolverDnS##real, 0);                                       \
-        const int t = 0;                                                      \
-        return fk_leave(call);                                                \
-    }                                                                         \
-    int cusolverDnD##real args {                                              \
-        FK_ENTER(cusolverDnD##real, 0);                                       \
-        const int t = 1;                                                      \
-        return fk_leave(call);                                                \
-    }                                                                         \
-    int cusolverDnC##complex args {                                           \
-        FK_ENTER(cusolverDnC##complex, 0);                                    \
-        const int t = 2;                                                      \
-        return fk_leave(call);                                                \
-    }                                                                         \
-    int cusolverDnZ##complex args {                                           \
-        FK_ENTER(cusolverDnZ##complex, 0);                                    \
-        const int t = 3;                                                      \
-        return fk_leave(call);                                                \
-    }
 /* Answers a query: a status. */
 static int size(cusolverDnHandle_t h, const char *who, int t, int m, int n, int lda, int *lwork) {
     CUstream s = NULL;

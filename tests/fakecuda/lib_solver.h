@@ -56,4 +56,27 @@ static inline int sv_lwork(int m, int n) { return 37 + 4 * (m > n ? m : n); }
 bool sv_finite(int t, const void *p, uint64_t n);
 void sv_nan(int t, void *p, uint64_t n);
 
+/* The four functions of a family: the body is written once, with t. */
+#define FOUR(real, complex, args, call)                                       \
+    int cusolverDnS##real args {                                              \
+        FK_ENTER(cusolverDnS##real, 0);                                       \
+        const int t = 0;                                                      \
+        return fk_leave(call);                                                \
+    }                                                                         \
+    int cusolverDnD##real args {                                              \
+        FK_ENTER(cusolverDnD##real, 0);                                       \
+        const int t = 1;                                                      \
+        return fk_leave(call);                                                \
+    }                                                                         \
+    int cusolverDnC##complex args {                                           \
+        FK_ENTER(cusolverDnC##complex, 0);                                    \
+        const int t = 2;                                                      \
+        return fk_leave(call);                                                \
+    }                                                                         \
+    int cusolverDnZ##complex args {                                           \
+        FK_ENTER(cusolverDnZ##complex, 0);                                    \
+        const int t = 3;                                                      \
+        return fk_leave(call);                                                \
+    }
+
 #endif

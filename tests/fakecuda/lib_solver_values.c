@@ -3,27 +3,6 @@
  * finite give NaN and info -4. */
 #include "tests/fakecuda/lib_solver.h"
 
-#define FOUR(real, complex, args, call)                                       \
-    int cusolverDnS##real args {                                              \
-        FK_ENTER(cusolverDnS##real, 0);                                       \
-        const int t = 0;                                                      \
-        return fk_leave(call);                                                \
-    }                                                                         \
-    int cusolverDnD##real args {                                              \
-        FK_ENTER(cusolverDnD##real, 0);                                       \
-        const int t = 1;                                                      \
-        return fk_leave(call);                                                \
-    }                                                                         \
-    int cusolverDnC##complex args {                                           \
-        FK_ENTER(cusolverDnC##complex, 0);                                    \
-        const int t = 2;                                                      \
-        return fk_leave(call);                                                \
-    }                                                                         \
-    int cusolverDnZ##complex args {                                           \
-        FK_ENTER(cusolverDnZ##complex, 0);                                    \
-        const int t = 3;                                                      \
-        return fk_leave(call);                                                \
-    }
 enum { JACOBI_MOST = 32 };
 static uint64_t matrix(int t, int lda, int n) { return (uint64_t)lda * (uint64_t)n * sv_elem(t); }
 static void *item(void *p, int i, uint64_t bytes) { return (char *)p + (uint64_t)i * bytes; }
