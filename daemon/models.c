@@ -71,10 +71,9 @@ static td_status_t budget(const char *key, const char *text, uint64_t total, uin
 }
 
 /* What loads leave to requests. */
-static td_status_t request_bytes(const td_config_t *c, uint64_t *out, td_err_t *err) {
-    uint64_t host = 0;
-    td_status_t s = budget("store.budget.host", c->store_budget_host, td_budget_host_memory(""), &host, err);
-    if (s != TD_OK || !host) return s; /* nothing that they could be short of */
+static td_status_t request_bytes(const td_service_t *v, const td_config_t *c, uint64_t *out, td_err_t *err) {
+    uint64_t host = td_budget_totals(td_store_budget(v->store), 0).limit;
+    if (host == UINT64_MAX) return TD_OK; /* nothing that they could be short of */
     if (strcmp(c->store_budget_requests, "auto") != 0)
         return budget("store.budget.requests", c->store_budget_requests, host, out, err);
     *out = host / 16 < 8 * c->max_message_bytes ? host / 16 : 8 * c->max_message_bytes;
@@ -129,7 +128,7 @@ td_status_t td_models_open(td_models_t *m, const td_config_t *c, td_err_t *err) 
     }
     v->ward.store = v->store;
     uint64_t aside = 0;
-    if (s == TD_OK) s = request_bytes(c, &aside, err);
+    if (s == TD_OK) s = request_bytes(v, c, &aside, err);
     if (s == TD_OK) s = td_memory_create(td_store_budget(v->store), aside, &v->memory, err);
     if (s == TD_OK && c->verify_sample > 0) s = start_verifier(v, c, err);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
