@@ -119,25 +119,27 @@ td_status_t td_named_add(td_store_t *s, td_named_t *m, const char *version, td_v
 
 bool td_version_pinned(const td_version_t *v) { return v->pinned || v->model->config.pin; }
 
-/* May a request have it: now, or by loading it? */
-static bool can_serve(const td_store_t *s, const td_version_t *v) {
-    if (v->resident) return true;
+bool td_version_loadable(const td_version_t *v) {
     bool there = (v->on_disk || v->files) && v->wanted && !v->stopped && !v->failed;
-    return there && (td_named_mode(s, v->model) != TD_LOAD_EXPLICIT || v->asked);
+    bool trouble = *v->trouble || *v->model->trouble;
+    return there && !trouble && (v->model->config.load != TD_LOAD_EXPLICIT || v->asked);
 }
 
-static td_version_t *highest(const td_store_t *s, td_named_t *m) {
+/* May a request have it: now, or by loading it? */
+static bool can_serve(const td_version_t *v) { return v->resident || td_version_loadable(v); }
+
+static td_version_t *highest(td_named_t *m) {
     td_version_t *ready = NULL, *could = NULL, *any = NULL;
     for (uint32_t i = 0; i < m->n; i++) {
         td_version_t *v = m->versions[i];
         if (v->resident) ready = v;
-        else if (can_serve(s, v)) could = v;
+        else if (can_serve(v)) could = v;
         if (v->on_disk || v->files || v->resident) any = v;
     }
     return ready ? ready : could ? could : any;
 }
 
-td_version_t *td_named_resolve(td_store_t *s, td_named_t *m, const char *version) {
+td_version_t *td_named_resolve(td_named_t *m, const char *version) {
     if (version && *version) {
         for (uint32_t i = 0; i < m->config.labels.n; i++)
             if (!strcmp(m->config.labels.items[i].key.text, version))
@@ -145,15 +147,10 @@ td_version_t *td_named_resolve(td_store_t *s, td_named_t *m, const char *version
         return td_named_find(m, version);
     }
     td_version_t *v = m->config.default_version.text ? td_named_find(m, m->config.default_version.text) : NULL;
-    return v && can_serve(s, v) ? v : highest(s, m);
+    return v && can_serve(v) ? v : highest(m);
 }
 
 /* ---- rules ---- */
-
-td_load_mode_t td_named_mode(const td_store_t *s, const td_named_t *m) {
-    (void)s;
-    return m->config.load;
-}
 
 static bool named_by_rules(const td_named_t *m, const td_version_t *v) {
     const td_model_yaml_t *c = &m->config;
@@ -183,12 +180,12 @@ static void mark_wanted(td_named_t *m) {
 }
 
 /* Should it be loaded without being asked by a request? */
-static bool load_by_itself(const td_store_t *s, const td_version_t *v, bool active) {
+static bool load_by_itself(const td_version_t *v, bool active) {
     if (!v->wanted || v->stopped || v->has_task || *v->trouble || *v->model->trouble) return false;
     bool failed = v->failed && td_hash_equal(v->tried, v->stamp);
     if (v->resident) return !failed && !td_hash_equal(v->stamp, v->resident->stamp);
     if (hopeless(v) || v->evicted) return false;
-    return v->asked || active || td_named_mode(s, v->model) == TD_LOAD_STARTUP;
+    return v->asked || active || v->model->config.load == TD_LOAD_STARTUP;
 }
 
 /* Do the rules want a version that can serve now, or none at all? Else what serves goes on, wanted or not. */
@@ -221,7 +218,7 @@ void td_named_plan(td_store_t *s, td_named_t *m) {
     bool active = false; /* a model in use gets its new versions without being asked */
     for (uint32_t i = 0; i < m->n; i++) active |= m->versions[i]->resident != NULL;
     for (uint32_t i = m->n; i-- > 0;)
-        if (load_by_itself(s, m->versions[i], active))
+        if (load_by_itself(m->versions[i], active))
             td_load_queue(s, m->versions[i], active || atomic_load(&s->started), false);
     bool others = replaced(m);
     for (uint32_t i = 0; i < m->n; i++) {

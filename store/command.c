@@ -112,7 +112,7 @@ static td_status_t unload(td_store_t *s, td_command_t *c, td_named_t *m, td_err_
         if (named && strcmp(v->name, c->version_name) != 0) continue;
         found = true;
         v->asked = false;
-        v->stopped = td_named_mode(s, m) == TD_LOAD_STARTUP; /* others come back when they are asked for */
+        v->stopped = m->config.load == TD_LOAD_STARTUP; /* others come back when they are asked for */
         if (v->files) { /* overrides end with what they were given for */
             td_files_release(v->files);
             v->files = NULL;
@@ -125,7 +125,7 @@ static td_status_t unload(td_store_t *s, td_command_t *c, td_named_t *m, td_err_
     }
     if (!found) return td_fail(err, TD_NOTFOUND, "model %s has no version %s", m->name, c->version_name);
     /* Others must not take their place: they were told to go, not to make way. */
-    for (uint32_t i = 0; !named && i < m->n; i++) m->versions[i]->stopped |= td_named_mode(s, m) == TD_LOAD_STARTUP;
+    for (uint32_t i = 0; !named && i < m->n; i++) m->versions[i]->stopped |= m->config.load == TD_LOAD_STARTUP;
     td_named_plan(s, m);
     return TD_OK;
 }

@@ -22,13 +22,13 @@ static const char *labels_of(td_arena_t *a, const td_named_t *m, const td_versio
 static bool fill(td_store_t *s, td_arena_t *a, td_named_t *m, td_version_t *v, td_model_row_t *w) {
     const td_resident_t *r = v->resident;
     *w = (td_model_row_t){.state = v->state, .pinned = td_version_pinned(v), .on_disk = v->on_disk,
-                          .load = td_named_mode(s, m),
+                          .load = m->config.load,
                           .priority = m->config.priority, .loads = v->loads, .evictions = v->evictions,
                           .done = atomic_load(&v->done), .total = atomic_load(&v->total),
                           .graph_replays = atomic_load(&v->graph_replays),
                           .graph_captures = atomic_load(&v->graph_captures),
                           .graph_refused = atomic_load(&v->graph_refused)};
-    w->is_default = td_named_resolve(s, m, "") == v;
+    w->is_default = td_named_resolve(m, "") == v;
     if (r) {
         w->leases = r->leases, w->sequences = r->sequences, w->bytes = r->info.bytes;
         w->idle_ms = (td_store_now(s) - r->used_ns) / 1000000u;

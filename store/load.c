@@ -111,8 +111,7 @@ static void bury(td_store_t *s, td_resident_t *r) {
 
 /* ---- one load ---- */
 
-static void fill_order(const td_store_t *s, td_version_t *v, td_load_order_t *o) {
-    (void)s;
+static void fill_order(td_version_t *v, td_load_order_t *o) {
     *o = (td_load_order_t){.model = v->model->name, .version = v->name, .dir = v->dir, .model_dir = v->model->dir,
                            .stamp = v->stamp, .files = td_files_retain(v->files), .may_evict = v->task.may_evict,
                            .priority = v->model->config.priority, .done = &v->done, .total = &v->total,
@@ -169,7 +168,7 @@ static void run_load(td_store_t *s, td_version_t *v) { /* lock held, and when it
     td_err_t err = {0};
     td_resident_t *r = NULL;
     char model[256], version[64];
-    fill_order(s, v, &o);
+    fill_order(v, &o);
     pthread_mutex_unlock(&s->lock);
     snprintf(model, sizeof model, "%s", o.model);
     snprintf(version, sizeof version, "%s", o.version);

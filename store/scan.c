@@ -110,7 +110,7 @@ static td_hash_t fold_config(const td_model_yaml_t *c) {
 }
 
 /* Everything in the folder that could matter; subfolders do not. */
-static void stamp_version(scan_t *x, const char *dir, found_version_t *f) {
+static void stamp_version(const char *dir, found_version_t *f) {
     DIR *d = opendir(dir);
     if (!d) {
         snprintf(f->trouble, sizeof f->trouble, errno == ENOTDIR ? "%s is not a folder" : "%s cannot be read", dir);
@@ -131,7 +131,6 @@ static void stamp_version(scan_t *x, const char *dir, found_version_t *f) {
     if (n == TD_LIMIT_STORE_ENTRIES)
         snprintf(f->trouble, sizeof f->trouble, "%s has over %d entries", dir, TD_LIMIT_STORE_ENTRIES);
     f->stamp = sum;
-    (void)x;
 }
 
 static td_status_t scan_versions(scan_t *x, const char *dir, found_model_t *m, DIR *d) {
@@ -146,7 +145,7 @@ static td_status_t scan_versions(scan_t *x, const char *dir, found_model_t *m, D
         const char *path = td_arena_printf(&x->arena, "%s/%s", dir, e->d_name);
         if (!f || !path || !(f->name = td_arena_strndup(&x->arena, e->d_name, strlen(e->d_name))))
             return td_arena_fail(&x->arena, x->err);
-        stamp_version(x, path, f);
+        stamp_version(path, f);
         f->next = m->versions;
         m->versions = f;
     }

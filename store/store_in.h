@@ -24,7 +24,7 @@ typedef struct td_version td_version_t;
 typedef struct td_named td_named_t;
 typedef struct td_reference td_reference_t;
 
-/* ---- residents: resident.c, bucket.c, run.c ---- */
+/* ---- residents: resident.c, describe.c, bucket_axes.c, run.c ---- */
 
 /* Dims that differ between the buckets and take their size from the request belong to an axis each. */
 #define TD_AXES_MOST 32
@@ -59,9 +59,7 @@ typedef struct td_bucket {
     const void **weights;  /* by parameter: its address, or NULL; all NULL where the device has copies */
     td_run_slot_t *slots;
     uint32_t n_slots;
-    const int64_t **input_dims, **output_dims; /* by visible tensor */
-    uint64_t *input_bytes, *output_bytes;
-    uint64_t size;         /* elements of all inputs: what "smallest" means */
+    uint64_t size;         /* bytes of all inputs: what "smallest" means */
 } td_bucket_t;
 
 typedef struct td_held { /* a constant or a weight: a payload, or its copy on the device */
@@ -72,7 +70,7 @@ typedef struct td_held { /* a constant or a weight: a payload, or its copy on th
 struct td_resident {
     td_model_info_t info;
     td_store_t *store;
-    td_version_t *version; /* NULL once that is gone */
+    td_version_t *version; /* which stays while it has residents, dying ones too */
     td_hash_t stamp;       /* of the files it was made from */
     td_heap_t *heap;
     td_arena_t arena;
@@ -148,7 +146,6 @@ typedef struct td_files { /* reference counted */
 td_status_t td_files_create(td_store_t *s, const td_override_t *v, uint32_t n, td_files_t **out, td_err_t *err);
 td_files_t *td_files_retain(td_files_t *f);
 void td_files_release(td_files_t *f);
-bool td_files_has_version(const td_files_t *f, const char *version);
 
 /* The artifacts of a version's folder. names: without the folder, sorted; files NULL: the folder's. */
 td_status_t td_artifact_names(const char *dir, const char *version, const td_files_t *files, td_arena_t *a,
@@ -269,13 +266,14 @@ td_status_t td_catalog_add(td_store_t *s, const char *name, td_named_t **out, td
 td_version_t *td_named_find(td_named_t *m, const char *version);
 td_status_t td_named_add(td_store_t *s, td_named_t *m, const char *version, td_version_t **out, td_err_t *err);
 /* The version that a request means: number, label, or the default. NULL: none. */
-td_version_t *td_named_resolve(td_store_t *s, td_named_t *m, const char *version);
+td_version_t *td_named_resolve(td_named_t *m, const char *version);
 /* Starts and stops what the model's rules want; after every change. */
 void td_named_plan(td_store_t *s, td_named_t *m);
 /* Drops what is neither on disk nor loaded. */
 void td_catalog_tidy(td_store_t *s);
 void td_catalog_free(td_store_t *s);
-td_load_mode_t td_named_mode(const td_store_t *s, const td_named_t *m);
+/* May a request, or a command that asked for it, have it loaded? */
+bool td_version_loadable(const td_version_t *v);
 bool td_version_pinned(const td_version_t *v);
 
 /* ---- tasks: load.c ---- */

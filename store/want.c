@@ -33,9 +33,7 @@ static td_status_t refuse(const td_version_t *v, td_err_t *err) {
 
 /* Joins the load that is on its way, or begins one. */
 static td_status_t wait_for_load(td_store_t *s, td_version_t *v, td_want_t *w, bool *out_waiting, td_err_t *err) {
-    bool there = (v->on_disk || v->files) && v->wanted && !v->stopped && !*v->trouble && !*v->model->trouble;
-    bool allowed = td_named_mode(s, v->model) != TD_LOAD_EXPLICIT || v->asked;
-    if (!v->has_task && (!there || !allowed || v->failed)) return refuse(v, err);
+    if (!v->has_task && !td_version_loadable(v)) return refuse(v, err);
     td_load_queue(s, v, true, false);
     w->waits_for = v;
     w->next = v->wants;
@@ -52,7 +50,7 @@ static td_status_t want(td_store_t *s, td_want_t *w, bool *out_waiting, td_err_t
         td_status_t st = td_sequence_want(s, m, w, &found, out_waiting, err);
         if (st != TD_OK || found) return st;
     }
-    td_version_t *v = td_named_resolve(s, m, w->version);
+    td_version_t *v = td_named_resolve(m, w->version);
     if (!v) {
         if (w->version && *w->version) return td_fail(err, TD_NOTFOUND, "model %s has no version %.60s", m->name,
                                                       w->version);
@@ -105,7 +103,7 @@ bool td_store_unwant(td_store_t *s, td_want_t *w) {
         for (uint32_t k = 0; k < m->n && !found; k++) {
             td_version_t *v = m->versions[k];
             if (v != w->waits_for || !(found = drop(&v->wants, w)) || v->wants) continue;
-            bool own = td_named_mode(s, m) == TD_LOAD_STARTUP && !v->evicted;
+            bool own = m->config.load == TD_LOAD_STARTUP && !v->evicted;
             if (v->has_task && !v->task.running && !v->task.commanded && !own) td_load_unqueue(s, v);
         }
         for (td_sequence_t *q = m->sequences; q && !found; q = q->next)

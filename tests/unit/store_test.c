@@ -130,6 +130,18 @@ START_TEST(versions_follow_the_rule) {
 }
 END_TEST
 
+/* What cannot be loaded is not what a request without a version means. */
+START_TEST(the_default_is_one_that_can_be_loaded) {
+    put("rows_b1t4", "m/1", NULL);
+    make_file("m/model.yaml", "versions: all\nload: on_demand\n");
+    shell("touch %s/m/2", dir);
+    td_store_t *s = open_store();
+    expect(s, "m", "2", TD_MODEL_UNAVAILABLE, "not a folder");
+    ck_assert_str_eq(served(s, "m", ""), "1");
+    td_store_close(s);
+}
+END_TEST
+
 START_TEST(a_new_version_takes_over_without_a_gap) {
     put("rows_b1t4", "m/1", NULL);
     td_store_t *s = open_store();
@@ -381,6 +393,7 @@ int main(void) {
     tcase_add_test(c, the_target_that_loads_is_chosen);
     tcase_add_test(c, a_missing_directory_is_an_error);
     tcase_add_test(c, versions_follow_the_rule);
+    tcase_add_test(c, the_default_is_one_that_can_be_loaded);
     tcase_add_test(c, a_new_version_takes_over_without_a_gap);
     tcase_add_test(c, a_changed_folder_is_loaded_again);
     tcase_add_test(c, directory_events_are_seen);
